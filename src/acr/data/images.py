@@ -1,0 +1,136 @@
+"""ImageSet: labelled 8-bit images, where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from acr.errors import InputError
+
+Images = npt.NDArray[np.uint8]
+Labels = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """Images as uint8 ``N x C x H x W`` (in memory or memory-mapped), their labels, and the classes' names.
+
+    Labels are the values of the source, whatever integers those are: nothing in this package renumbers them.
+    ``class_names`` maps a label value to the name a person knows it by.
+    """
+
+    images: Images
+    labels: Labels
+    class_names: Mapping[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        images, labels = self.images, self.labels
+        if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 4:
+            found = f"{images.dtype} of shape {images.shape}" if isinstance(images, np.ndarray) else type(images)
+            raise InputError(f"ImageSet holds uint8 images, N x C x H x W; got {found}.")
+        if images.shape[1] not in (1, 3):
+            raise InputError(f"ImageSet holds images with 1 or 3 channels, N x C x H x W; got shape {images.shape}.")
+        if labels.shape != (len(images),):
+            raise InputError(f"{len(images)} images need {len(images)} labels; got labels of shape {labels.shape}.")
+        if not np.issubdtype(labels.dtype, np.integer):
+            raise InputError(f"Labels are integers; got {labels.dtype}.")
+        object.__setattr__(self, "labels", labels.astype(np.int64, copy=False))
+        names = {int(label): self.class_names.get(int(label), str(int(label))) for label in self.classes}
+        object.__setattr__(self, "class_names", names)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        """The label values present, ascending."""
+        return tuple(int(label) for label in np.unique(self.labels))
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Channels, height, width."""
+        channels, height, width = self.images.shape[1:]
+        return channels, height, width
+
+    def select(self, indices: npt.ArrayLike) -> ImageSet:
+        """The images at these positions, in this order (a copy)."""
+        index = np.asarray(indices)
+        return ImageSet(self.images[index], self.labels[index], self.class_names)
+
+    def of_classes(self, classes: Sequence[int]) -> npt.NDArray[np.int64]:
+        """Positions of the images of these classes, ascending."""
+        return np.flatnonzero(np.isin(self.labels, np.asarray(classes, dtype=np.int64)))
+
+    def counts(self) -> dict[int, int]:
+        """How many images each class has."""
+        values, counts = np.unique(self.labels, return_counts=True)
+        return {int(v): int(n) for v, n in zip(values, counts, strict=True)}
+
+    def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and standard deviation of each channel, on the scale 0..1."""
+        if len(self) == 0:
+            raise InputError("An empty image set has no mean and standard deviation.")
+        levels = np.arange(256) / 255.0
+        mean, std = [], []
+        for channel in range(self.images.shape[1]):
+            counts = np.zeros(256)
+            for start in range(0, len(self), 4096):  # by parts: the images may be larger than memory
+                counts += np.bincount(self.images[start : start + 4096, channel].ravel(), minlength=256)
+            share = counts / counts.sum()
+            m = float(share @ levels)
+            mean.append(m)
+            std.append(float(np.sqrt(share @ (levels - m) ** 2)))
+        return tuple(mean), tuple(std)
+
+    @classmethod
+    def from_arrays(
+        cls, images: Any, labels: Sequence[Any] | npt.ArrayLike, class_names: Mapping[int, str] | None = None
+    ) -> ImageSet:
+        """From arrays or tensors: uint8, ``N x H x W``, ``N x H x W x C`` or ``N x C x H x W`` with C = 1 or 3.
+
+        Integer labels keep their values. Other labels (text, say) are numbered in sorted order, and the number's
+        name is the label as text.
+
+        >>> ImageSet.from_arrays(np.zeros((2, 8, 8), np.uint8), ["cat", "ant"]).class_names
+        {0: 'ant', 1: 'cat'}
+        """
+        pixels = np.asarray(images)
+        if pixels.dtype != np.uint8:
+            raise InputError(f"Images are uint8 arrays (values 0..255); got {pixels.dtype}.")
+        if pixels.ndim == 3:
+            pixels = pixels[:, None]
+        elif pixels.ndim == 4 and pixels.shape[1] not in (1, 3) and pixels.shape[3] in (1, 3):
+            pixels = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
+        elif pixels.ndim != 4:
+            raise InputError(f"Images have the shape N x H x W, N x H x W x 3 or N x 3 x H x W; got {pixels.shape}.")
+        values = np.asarray(labels)
+        names = dict(class_names or {})
+        if not np.issubdtype(values.dtype, np.integer):
+            order = sorted(set(values.tolist()))
+            number = {value: i for i, value in enumerate(order)}
+            names = {i: str(value) for value, i in number.items()}
+            values = np.array([number[value] for value in values.tolist()], dtype=np.int64)
+        return cls(pixels, values.astype(np.int64), names)
+
+
+@dataclass(frozen=True, eq=False)
+class DataSet:
+    """What a source gives: a training set, a test set, and what is known about them."""
+
+    name: str
+    train: ImageSet
+    test: ImageSet
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What a run records about where the data came from: files, versions, a hold-out that was drawn here."""
+
+    def __post_init__(self) -> None:
+        if self.train.image_shape != self.test.image_shape:
+            raise InputError(
+                f"{self.name}: training images are {self.train.image_shape}, test images {self.test.image_shape}."
+            )

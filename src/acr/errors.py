@@ -1,0 +1,30 @@
+"""Errors meant to be read by a person: what was wrong, where, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class AcrError(Exception):
+    """A run that failed for a reason we can name. The command line prints it and exits with 1."""
+
+    exit_code = 1
+
+
+class InputError(AcrError, ValueError):
+    """Something the user gave is wrong. The command line prints it and exits with 2."""
+
+    exit_code = 2
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> InputError:
+    """The error for a name that does not exist, with the nearest one that does.
+
+    >>> str(unknown("method", "gme", ["gem", "er"]))
+    "There is no method 'gme'. Did you mean 'gem'? Known: er, gem."
+    """
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return InputError(f"There is no {what} {name!r}.{hint} Known: {', '.join(names)}.")
