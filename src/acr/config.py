@@ -144,6 +144,10 @@ class RunConfig(BaseModel):
     """auto, cpu, cuda, cuda:1, mps."""
     threads: int | None = Field(None, ge=1)
     """CPU threads; all cores if not given."""
+    checkpoint_every: Duration = Field(300.0, ge=0)
+    """Time between two checkpoints, such as 90s, 5m or 1h; there is always one at the end of a task."""
+    keep: int = Field(2, ge=1)
+    """How many checkpoints to keep."""
     eval_every: int | None = Field(None, ge=1)
     """Also evaluate every so many epochs, for events.jsonl and the screen; results do not depend on it."""
     log_every: int = Field(50, ge=1)
@@ -175,7 +179,7 @@ class RunConfig(BaseModel):
 
 
 NOT_PART_OF_IDENTITY = frozenset(
-    {"out", "data_root", "data_cache", "device", "threads", "eval_every", "log_every", "quiet"}
+    {"out", "data_root", "data_cache", "device", "threads", "checkpoint_every", "keep", "eval_every", "log_every", "quiet"}
 )
 """Fields that say where and how a run is done, not what comes out."""
 
@@ -199,6 +203,8 @@ def make_config(values: Mapping[str, Any], *, file: Mapping[str, Any] | None = N
 
     layered = spec.run_defaults()
     layered |= method_defaults(method.name, spec.name, int_or(given.get("buffer_size"), layered["buffer_size"]))
+    if given.get("classes_per_task") is not None and given.get("tasks") is None:
+        layered["tasks"] = None  # the sizes given decide how many tasks there are
     layered |= given
     if not method.uses_memory:
         layered["buffer_size"] = 0  # so that one run serves every buffer size of a comparison

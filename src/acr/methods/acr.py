@@ -66,7 +66,6 @@ class ACR(ReplayMethod):
             groups.append(self.retrieve())
         groups = [self.with_second_view(images, labels, part) for part, (images, labels) in enumerate(groups)]
 
-        self.network.train()
         if self.options.passes == "separate":
             embeddings = torch.cat([self.network.features(images) for images, _ in groups])
         else:

@@ -48,7 +48,6 @@ class ER(ReplayMethod):
         if self.options.second_view != "none":
             images = join(images, self.second_view(images, self.options.second_view))
             labels = labels.repeat(2)
-        self.network.train()
         loss = F.cross_entropy(self.network(images), labels)
         self.record_confidence(batch)
         self.step(loss)

@@ -20,7 +20,6 @@ class Finetune(Method):
 
     def observe(self, batch: Batch) -> Tensor:
         """One step on the current batch."""
-        self.network.train()
         loss = F.cross_entropy(self.network(batch.augmented), batch.labels)
         self.step(loss)
         return loss.detach()

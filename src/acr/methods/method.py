@@ -134,7 +134,10 @@ class Method:
         """A new task starts. Set only what ``state_dict`` holds: a resumed run does not come through here again."""
 
     def observe(self, batch: Batch) -> Tensor | None:
-        """Learn from a batch; the loss before the step, or None where there is none."""
+        """Learn from a batch; the loss before the step, or None where there is none.
+
+        The network is in training mode when this is called.
+        """
         raise NotImplementedError
 
     def end_epoch(self) -> None:
