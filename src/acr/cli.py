@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
-        app(words, exit_on_error=False, print_error=False)
+        app(words, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
         if debug:
             raise

@@ -166,7 +166,8 @@ class RunConfig(BaseModel):
     def flat(self) -> dict[str, Any]:
         """All values in force, the method's options among them, as they stand in a file."""
         values = self.model_dump(mode="json")
-        return {**values, **values.pop("options")}
+        options = values.pop("options")
+        return {**values, **options}
 
     def identity(self) -> str:
         """Hash of what changes results. Two configs with the same identity are the same run."""

@@ -27,7 +27,7 @@ def balanced_quotas(
     >>> [sum(task) for task in balanced_quotas(500, [10, 10, 10])]
     [166, 167, 167]
     >>> balanced_quotas(5, [2, 2], previous=[[3, 2]])
-    [[1, 1], [2, 1]]
+    [[1, 2], [1, 1]]
     """
     tasks = len(classes_per_task)
     if capacity < 0:

@@ -25,6 +25,8 @@ class Network(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.head = head
+        self.layout = torch.contiguous_format
+        """Memory layout of the images on their way through the encoder."""
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).view(1, -1, 1, 1))
         self.register_buffer("std", torch.tensor(std, dtype=torch.float32).view(1, -1, 1, 1))
 
@@ -34,10 +36,10 @@ class Network(nn.Module):
         return self.head.out_features
 
     def normalise(self, images: Tensor) -> Tensor:
-        """To zero mean and unit deviation, in the memory layout that convolutions are fastest in."""
+        """To zero mean and unit deviation, in the encoder's memory layout."""
         pixels = images.to(self.mean.device, non_blocking=True)
         scale = 255.0 if pixels.dtype == torch.uint8 else 1.0
-        pixels = pixels.to(self.mean.dtype).contiguous(memory_format=torch.channels_last)
+        pixels = pixels.to(self.mean.dtype).contiguous(memory_format=self.layout)
         return (pixels / scale - self.mean) / self.std
 
     def features(self, images: Tensor) -> Tensor:
