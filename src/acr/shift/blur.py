@@ -1,0 +1,177 @@
+"""The four blurs: defocus, motion, zoom and glass.
+
+Everything here is sums of shifted images in a fixed order, or sums that are exact: a library routine that orders its
+additions by batch size or by number of threads could make an image depend on its neighbours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from acr.shift.resample import clamped, gaussian_kernel, mirrored, zoom_matrix
+from acr.shift.setting import Bytes, Floats, Setting, unit
+
+NEGLIGIBLE = 1e-7
+"""A weight below this share of the whole cannot move a float32 in [0, 1] by a unit in its last place."""
+
+
+def defocus_blur(images: Bytes, setting: Setting) -> Floats:
+    """Correlation with a smoothed disk, borders reflected about the edge pixels."""
+    radius, alias = setting.values
+    kernel = disk(radius, alias)
+    reach = len(kernel) // 2
+    batch, channels, height, width = images.shape
+    # Pixels first, images last: a shifted view is then one long run, and all images of the batch share every addition.
+    planes = np.ascontiguousarray(images.reshape(-1, height, width).transpose(1, 2, 0), np.float32)
+    planes = planes[mirrored(np.arange(-reach, height + reach), height)]
+    planes = planes[:, mirrored(np.arange(-reach, width + reach), width)]
+    total = np.zeros((height, width, batch * channels), np.float32)
+    scratch = np.empty_like(total)
+    for row in range(reach + 1):  # the kernel is symmetric: opposite rows and opposite columns share their weight
+        if kernel[reach + row].max() <= NEGLIGIBLE:
+            continue
+        pair = planes[reach + row : reach + row + height]
+        if row:
+            pair = pair + planes[reach - row : reach - row + height]
+        for column in range(reach + 1):
+            weight = kernel[reach + row, reach + column]
+            if weight <= NEGLIGIBLE:
+                continue
+            view = pair[:, reach + column : reach + column + width]
+            if column:
+                view = np.add(view, pair[:, reach - column : reach - column + width], out=scratch)
+            total += np.multiply(view, np.float32(weight / 255), out=scratch)
+    return total.transpose(2, 0, 1).reshape(images.shape).clip(0, 1)
+
+
+def disk(radius: float, alias: float) -> NDArray[np.float64]:
+    """A disk on a grid (17 x 17, larger for radii above 8), smoothed by a small Gaussian against aliasing."""
+    small = radius <= 8
+    reach = 8 if small else int(radius)
+    line = np.arange(-reach, reach + 1)
+    filled = (line[:, None] ** 2 + line**2 <= radius**2).astype(np.float64)
+    filled /= filled.sum()
+    smooth = gaussian_kernel(alias, 1 if small else 2)
+    border = len(smooth) // 2
+    fold = mirrored(np.arange(-border, len(line) + border), len(line))
+    spread = np.zeros((len(line), len(line)))  # smoothing of one axis as a matrix
+    for tap, weight in enumerate(smooth):
+        np.add.at(spread, (np.arange(len(line)), fold[tap : tap + len(line)]), weight)
+    return spread @ filled @ spread.T
+
+
+def motion_blur(images: Bytes, setting: Setting) -> Floats:
+    """A trail along an angle drawn from U[-45°, 45°], as ImageMagick draws it."""
+    radius, sigma = setting.values
+    angles = [float(stream.uniform(-45, 45)) for stream in setting.streams()]
+    planes = np.ascontiguousarray(unit(images).transpose(0, 2, 3, 1))
+    return trail(planes, int(radius), sigma, angles).transpose(0, 3, 1, 2).clip(0, 1)
+
+
+def trail(planes: Floats, radius: int, sigma: float, angles: Sequence[float]) -> Floats:
+    """ImageMagick's motion blur of N x H x W x C planes, an angle in degrees for each image.
+
+    A one-sided Gaussian of 2·radius + 1 taps; tap i lies i steps along the angle, each coordinate rounded half down;
+    positions outside take the edge pixel.
+    """
+    kernel = np.exp(-(np.arange(2 * radius + 1) ** 2) / (2 * sigma**2))
+    kernel /= kernel.sum()
+    kernel = kernel[kernel > NEGLIGIBLE]
+    steps = [trail_offsets(len(kernel), angle) for angle in angles]
+    _, height, width, _ = planes.shape
+    top, left = (max(0, -min(min(step[axis]) for step in steps)) for axis in (0, 1))
+    bottom, right = (max(0, max(max(step[axis]) for step in steps)) for axis in (0, 1))
+    padded = planes[:, clamped(np.arange(-top, height + bottom), height)]
+    padded = padded[:, :, clamped(np.arange(-left, width + right), width)]
+    weights = kernel.astype(np.float32)
+    total = np.zeros_like(planes)
+    scratch = np.empty_like(planes[0])
+    for result, image, (rows, columns) in zip(total, padded, steps, strict=True):
+        for weight, row, column in zip(weights, rows, columns, strict=True):
+            view = image[top + row : top + row + height, left + column : left + column + width]
+            result += np.multiply(view, weight, out=scratch)
+    return total
+
+
+def trail_offsets(taps: int, angle: float) -> tuple[list[int], list[int]]:
+    """Rows and columns of the taps of a trail at an angle in degrees.
+
+    >>> trail_offsets(4, -45)
+    ([0, -1, -1, -2], [0, 1, 1, 2])
+    """
+    sine, cosine = math.sin(math.radians(angle)), math.cos(math.radians(angle))
+    return [math.ceil(i * sine - 0.5) for i in range(taps)], [math.ceil(i * cosine - 0.5) for i in range(taps)]
+
+
+def zoom_blur(images: Bytes, setting: Setting) -> Floats:
+    """The mean of the image and its zooms about the centre."""
+    batch, channels, height, width = images.shape
+    weights = _zoom_weights(height, width, setting.values)
+    pixels = np.ascontiguousarray(images.reshape(batch * channels, -1).T, np.float32)
+    mean = weights @ pixels
+    mean *= np.float32(1 / (255 * WEIGHT_UNIT))
+    return np.ascontiguousarray(mean.T).reshape(images.shape).clip(0, 1, out=None)
+
+
+WEIGHT_UNIT = 1 << 16
+"""Zoom weights are whole multiples of 1/65536: with 8-bit pixels every partial sum is then an exact float32."""
+
+
+@lru_cache(maxsize=8)
+def _zoom_weights(height: int, width: int, steps: tuple[float, float, float]) -> sparse.csr_array:
+    """The whole zoom blur as one sparse matrix over the pixels: near the centre all zooms read the same few of them."""
+    factors = np.arange(*steps)
+    total = sparse.eye_array(height * width, format="csr")
+    for factor in factors:
+        rows, columns = (sparse.csr_array(zoom_matrix(side, factor)) for side in (height, width))
+        total = total + sparse.kron(rows, columns, format="csr")
+    total = total * (WEIGHT_UNIT / (len(factors) + 1))
+    total.data = np.rint(total.data)
+    # Rounding may leave a row a little off the whole; its own pixel, which always has a weight, takes up the rest.
+    total = total + sparse.diags_array(WEIGHT_UNIT - total.sum(axis=1), format="csr")
+    return total.astype(np.float32)
+
+
+def glass_blur(images: Bytes, setting: Setting) -> Floats:
+    """Gaussian blur, sweeps that swap each pixel with a near one, Gaussian blur.
+
+    A sweep goes from the lower right to the upper left; each swap sees the ones before it. The order of pixels is
+    swept for all images at once, then read once.
+    """
+    sigma, shift, sweeps = setting.values[0], int(setting.values[1]), int(setting.values[2])
+    batch, channels, height, width = images.shape
+    rows, columns = range(height - shift, shift, -1), range(width - shift, shift, -1)
+    places = [row * width + column for _ in range(sweeps) for row in rows for column in columns]
+    moves = np.empty((batch, len(places), 2), np.int8)
+    for move, stream in zip(moves, setting.streams(), strict=True):
+        move[:] = stream.integers(-shift, shift, size=move.shape, dtype=np.int8)
+    jumps = np.ascontiguousarray((moves[..., 0].astype(np.int32) * width + moves[..., 1]).T)
+    order = np.repeat(np.arange(height * width, dtype=np.int32)[:, None], batch, axis=1)
+    flat, lanes = order.ravel(), np.arange(batch, dtype=np.int32)
+    for place, jump in zip(places, jumps, strict=True):
+        there = (place + jump) * batch + lanes
+        here = order[place].copy()
+        order[place] = flat[there]
+        flat[there] = here
+    soft = _soften(unit(images), sigma).reshape(batch, channels, -1)
+    mixed = np.take_along_axis(soft, order.T[:, None, :], axis=2).reshape(images.shape)
+    return _soften(mixed, sigma).clip(0, 1)
+
+
+def _soften(planes: Floats, sigma: float) -> Floats:
+    """Gaussian blur of the last two axes, cut at four deviations, edge pixels repeated."""
+    reach = int(4 * sigma + 0.5)
+    kernel = gaussian_kernel(sigma, reach).astype(np.float32)
+    for axis in (2, 3):
+        side = planes.shape[axis]
+        padded = planes.take(clamped(np.arange(-reach, side + reach), side), axis=axis)
+        planes = np.zeros_like(planes)
+        for tap, weight in enumerate(kernel):
+            planes += weight * (padded[:, :, tap : tap + side] if axis == 2 else padded[..., tap : tap + side])
+    return planes
