@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,30 +84,35 @@ def trail(planes: Floats, radius: int, sigma: float, angles: Sequence[float]) ->
     kernel = np.exp(-(np.arange(2 * radius + 1) ** 2) / (2 * sigma**2))
     kernel /= kernel.sum()
     kernel = kernel[kernel > NEGLIGIBLE]
-    steps = [trail_offsets(len(kernel), angle) for angle in angles]
+    order = np.argsort(np.asarray(angles), kind="stable")
+    steps = trail_offsets(len(kernel), [angles[image] for image in order])
     _, height, width, _ = planes.shape
-    top, left = (max(0, -min(min(step[axis]) for step in steps)) for axis in (0, 1))
-    bottom, right = (max(0, max(max(step[axis]) for step in steps)) for axis in (0, 1))
-    padded = planes[:, clamped(np.arange(-top, height + bottom), height)]
-    padded = padded[:, :, clamped(np.arange(-left, width + right), width)]
-    weights = kernel.astype(np.float32)
+    (top, left), (bottom, right) = np.maximum(-steps.min(axis=(0, 2)), 0), np.maximum(steps.max(axis=(0, 2)), 0)
+    padded = np.pad(planes[order], ((0, 0), (top, bottom), (left, right), (0, 0)), mode="edge")
     total = np.zeros_like(planes)
-    scratch = np.empty_like(planes[0])
-    for result, image, (rows, columns) in zip(total, padded, steps, strict=True):
-        for weight, row, column in zip(weights, rows, columns, strict=True):
-            view = image[top + row : top + row + height, left + column : left + column + width]
-            result += np.multiply(view, weight, out=scratch)
-    return total
+    scratch = np.empty_like(planes)
+    # Images of like angles have a tap in the same place: one addition serves them all.
+    for tap, weight in enumerate(kernel.astype(np.float32)):
+        place = steps[:, :, tap]
+        changes = np.flatnonzero((place[1:] != place[:-1]).any(axis=1)) + 1
+        for start, stop in pairwise([0, *changes.tolist(), len(planes)]):
+            row, column = top + place[start, 0], left + place[start, 1]
+            view = padded[start:stop, row : row + height, column : column + width]
+            total[start:stop] += np.multiply(view, weight, out=scratch[: stop - start])
+    result = np.empty_like(total)
+    result[order] = total
+    return result
 
 
-def trail_offsets(taps: int, angle: float) -> tuple[list[int], list[int]]:
-    """Rows and columns of the taps of a trail at an angle in degrees.
+def trail_offsets(taps: int, angles: Sequence[float]) -> NDArray[np.intp]:
+    """Rows and columns of the taps of trails at angles in degrees: angle x 2 x tap.
 
-    >>> trail_offsets(4, -45)
-    ([0, -1, -1, -2], [0, 1, 1, 2])
+    >>> trail_offsets(4, [-45]).tolist()
+    [[[0, -1, -1, -2], [0, 1, 1, 2]]]
     """
-    sine, cosine = math.sin(math.radians(angle)), math.cos(math.radians(angle))
-    return [math.ceil(i * sine - 0.5) for i in range(taps)], [math.ceil(i * cosine - 0.5) for i in range(taps)]
+    radians = [math.radians(angle) for angle in angles]
+    step = np.array([(math.sin(angle), math.cos(angle)) for angle in radians])
+    return np.ceil(step[:, :, None] * np.arange(taps) - 0.5).astype(np.intp)
 
 
 def zoom_blur(images: Bytes, setting: Setting) -> Floats:

@@ -8,7 +8,6 @@ from io import BytesIO
 import numpy as np
 import torch
 from PIL import Image
-from PIL.JpegImagePlugin import JpegImageFile
 from torch.nn.functional import grid_sample
 
 from acr.shift.resample import Reals, doubled, gaussian_kernel
@@ -117,10 +116,13 @@ def _shorten(lines: Bytes, count: int) -> Bytes:
 def jpeg_compression(images: Bytes, setting: Setting) -> Floats:
     """JPEG at a quality, with Pillow's defaults; a grey image has no colour planes to lose."""
     quality = int(setting.values[0])
-    decoded = np.empty((len(images), *images.shape[2:], images.shape[1]), np.uint8)
-    for result, image in zip(decoded, np.ascontiguousarray(images.transpose(0, 2, 3, 1)), strict=True):
+    batch, channels, height, width = images.shape
+    mode = "RGB" if channels == 3 else "L"
+    decoded = np.empty((batch, height, width, channels), np.uint8)
+    for result, image in zip(decoded, images.transpose(0, 2, 3, 1), strict=True):
         file = BytesIO()
-        Image.fromarray(image if image.shape[2] == 3 else image[..., 0]).save(file, "JPEG", quality=quality)
-        file.seek(0)
-        result[:] = np.asarray(JpegImageFile(file)).reshape(result.shape)
+        Image.frombytes(mode, (width, height), image.tobytes()).save(file, "JPEG", quality=quality)
+        # The decoder called directly: opening the file would parse its headers in Python, for longer than it decodes.
+        picture = Image.frombytes(mode, (width, height), file.getvalue(), "jpeg", mode, "")
+        result[:] = np.frombuffer(picture.tobytes(), np.uint8).reshape(result.shape)
     return unit(decoded).transpose(0, 3, 1, 2)

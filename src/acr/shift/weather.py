@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from acr.shift.blur import trail
 from acr.shift.frost import PANES, pane
+from acr.shift.plasma import Plasma
 from acr.shift.resample import zoom_steps
 from acr.shift.setting import Bytes, Floats, Setting, unit, words
 from acr.shift.severities import FOG_MAP_SIDE, FROST_SCALE
@@ -49,10 +49,10 @@ def _stretch(planes: Floats, factor: float) -> Floats:
     top, down = zoom_steps(height, factor)
     left, along = zoom_steps(width, factor)
     share = down.astype(np.float32)[:, None]
-    upper, lower = planes[:, top], planes[:, np.minimum(top + 1, height - 1)]
+    upper, lower = planes.take(top, axis=1), planes.take(np.minimum(top + 1, height - 1), axis=1)
     planes = upper + (lower - upper) * share
     share = along.astype(np.float32)
-    upper, lower = planes[:, :, left], planes[:, :, np.minimum(left + 1, width - 1)]
+    upper, lower = planes.take(left, axis=2), planes.take(np.minimum(left + 1, width - 1), axis=2)
     return upper + (lower - upper) * share
 
 
@@ -71,69 +71,22 @@ def fog(images: Bytes, setting: Setting) -> Floats:
     amount, decay = setting.values
     batch, channels, height, width = images.shape
     side = max(FOG_MAP_SIDE[setting.table], 1 << (max(height, width) - 1).bit_length())
-    draws = np.empty((batch, side * side - 1), np.int16)
-    for row, stream in zip(draws, setting.streams(), strict=True):
-        row[:] = words(stream, row.size, np.int16)
-    cloud = plasma(draws, side, decay, height, width)
+    maps = min(batch, max(1, (256 // side) ** 2 * 4))
+    plasma = Plasma(side, maps)
+    draws = np.empty((maps, plasma.draws), np.int16)
+    cloud = np.empty((batch, height, width), np.float32)
+    streams = setting.streams()
+    for start in range(0, batch, maps):
+        part = cloud[start : start + maps]
+        for row, stream in zip(draws[: len(part)], streams, strict=False):
+            row[:] = words(stream, row.size, np.int16)
+        part[:] = plasma.corners(draws[: len(part)], decay, height, width)
     cloud *= np.float32(amount)
     x = unit(images)
     brightest = x.reshape(batch, -1).max(axis=1)
     x += cloud[:, None]
     x *= (brightest / (brightest + np.float32(amount)))[:, None, None, None]
     return x.clip(0, 1, out=x)
-
-
-def plasma(draws: NDArray[np.int16], side: int, decay: float, height: int, width: int) -> Floats:
-    """Corners of diamond-square clouds on a torus, each scaled to [0, 1] by the extremes of its whole map.
-
-    A level of the map doubles the grid: the middle of each square, then the middle of each edge, is the mean of its
-    four neighbours plus a · U[-a, a]; a = 100 at first and is divided by ``decay`` at each level. A signed 16-bit draw
-    stands for U[-1, 1]; the draws of a level are those of squares, of horizontal edges, of vertical edges.
-    """
-    batch = len(draws)
-    grid = np.zeros((batch, 1, 1), np.float32)
-    roughness, used, cells = 100.0, 0, 1
-    low = high = np.zeros(batch, np.float32)
-    while cells < side:
-        noise = draws[:, used : used + 3 * cells * cells].reshape(batch, 3, cells, cells)
-        noise = np.multiply(noise, np.float32(roughness**2 / 32768), dtype=np.float32)
-        around = np.empty((batch, cells + 1, cells + 1), np.float32)  # the torus, with its seam repeated
-        around[:, :-1, :-1] = grid
-        around[:, -1, :-1] = grid[:, 0]
-        around[:, :, -1] = around[:, :, 0]
-        across = around[:, :, :-1] + around[:, :, 1:]
-        squares = across[:, :-1] + across[:, 1:]
-        squares *= np.float32(0.25)
-        squares += noise[:, 0]
-        flat = across[:, :-1] + squares
-        flat[:, 1:] += squares[:, :-1]
-        flat[:, 0] += squares[:, -1]
-        flat *= np.float32(0.25)
-        flat += noise[:, 1]
-        steep = around[:, :-1, :-1] + around[:, 1:, :-1]
-        steep += squares
-        steep[:, :, 1:] += squares[:, :, :-1]
-        steep[:, :, 0] += squares[:, :, -1]
-        steep *= np.float32(0.25)
-        steep += noise[:, 2]
-        for part in (squares, flat, steep):
-            part_of_image = part.reshape(batch, -1)
-            low = np.minimum(low, part_of_image.min(axis=1))
-            high = np.maximum(high, part_of_image.max(axis=1))
-        used += 3 * cells * cells
-        cells *= 2
-        roughness /= decay
-        # The last level is three quarters of the map; beyond the corner only its extremes matter.
-        tall, wide = (cells, cells) if cells < side else (height, width)
-        merged = np.empty((batch, tall, wide), np.float32)
-        up, down, left, right = (tall + 1) // 2, tall // 2, (wide + 1) // 2, wide // 2
-        merged[:, 0::2, 0::2] = grid[:, :up, :left]
-        merged[:, 1::2, 1::2] = squares[:, :down, :right]
-        merged[:, 0::2, 1::2] = flat[:, :up, :right]
-        merged[:, 1::2, 0::2] = steep[:, :down, :left]
-        grid = merged
-    span = np.where(high > low, high - low, 1).astype(np.float32)
-    return (grid - low[:, None, None]) / span[:, None, None]
 
 
 def frost(images: Bytes, setting: Setting) -> Floats:

@@ -1,0 +1,148 @@
+"""Clouds by the diamond-square algorithm, for fog."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acr.shift.setting import Floats
+
+
+class Plasma:
+    """Diamond-square clouds on a torus, of which only the top left corner is wanted.
+
+    A level doubles the grid: the middle of each square, then the middle of each edge, is the mean of its four
+    neighbours plus a · U[-a, a]; a = 100 at first and is divided by ``decay`` at each level. A signed 16-bit draw stands
+    for U[-1, 1]; a level takes those of the squares, of the horizontal edges and of the vertical edges, in this order.
+
+    The arrays are made once and used again: asking the system for fresh memory would cost more than the arithmetic.
+    """
+
+    def __init__(self, side: int, maps: int) -> None:
+        self.side, self.maps = side, maps
+        half = max(side // 2, 1)
+        self._noise = np.empty(3 * maps * half * half, np.float32)
+        self._parts = np.empty(3 * maps * half * half, np.float32)
+        self._across = np.empty(maps * (half + 1) * half, np.float32)
+        self._grids = [np.empty(maps * (half + 1) ** 2, np.float32) for _ in range(2)]
+
+    @property
+    def draws(self) -> int:
+        """How many draws a map takes."""
+        return self.side**2 - 1
+
+    def corners(self, draws: NDArray[np.int16], decay: float, height: int, width: int) -> Floats:
+        """The corners of as many maps as there are rows of draws, scaled to [0, 1] by the extremes of the whole maps."""
+        maps = len(draws)
+        low = np.zeros((maps, 1, 1), np.float32)  # the first point of every map is 0
+        high = np.zeros((maps, 1, 1), np.float32)
+        corner = np.zeros((maps, height, width), np.float32)
+        grid = _view(self._grids[0], maps, 2, 2)  # the torus, with its seam repeated at the lower and right end
+        grid[:] = 0
+        cells, used, roughness, level = 1, 0, 100.0, 1
+        while 2 * cells < self.side:
+            parts = self._level(grid, draws[:, used : used + 3 * cells**2], roughness)
+            np.minimum(low, parts.min(axis=(0, 2, 3))[:, None, None], out=low)
+            np.maximum(high, parts.max(axis=(0, 2, 3))[:, None, None], out=high)
+            used += 3 * cells**2
+            roughness /= decay
+            finer = _view(self._grids[level % 2], maps, 2 * cells + 1, 2 * cells + 1)
+            _merge(finer[:, :-1, :-1], grid[:, :-1, :-1], *parts)
+            finer[:, -1, :-1] = finer[:, 0, :-1]
+            finer[:, :, -1] = finer[:, :, 0]
+            grid = finer
+            cells, level = 2 * cells, level + 1
+        if cells < self.side:
+            for number in range(maps):
+                noise = draws[number, used:].reshape(3, cells, cells)
+                _last_level(corner[number], grid[number], noise, roughness, low[number], high[number])
+        span = high - low
+        corner -= low
+        corner /= np.where(span > 0, span, np.float32(1))
+        return corner
+
+    def _level(self, grid: Floats, draws: NDArray[np.int16], roughness: float) -> Floats:
+        """Middles of squares, of horizontal edges and of vertical edges: 3 x maps x cells x cells."""
+        maps, cells = len(grid), grid.shape[1] - 1
+        quarter = np.float32(0.25)
+        parts = _view(self._parts, 3, maps, cells, cells)
+        across = _view(self._across, maps, cells + 1, cells)
+        noise = _view(self._noise, 3, maps, cells, cells)
+        np.copyto(noise, draws.reshape(maps, 3, cells, cells).transpose(1, 0, 2, 3))
+        noise *= np.float32(roughness**2 / 32768)
+        squares, flat, steep = parts
+        np.add(grid[:, :, :-1], grid[:, :, 1:], out=across)
+        np.add(across[:, :-1], across[:, 1:], out=squares)
+        squares *= quarter
+        squares += noise[0]
+        np.add(across[:, :-1], squares, out=flat)
+        flat[:, 1:] += squares[:, :-1]
+        flat[:, 0] += squares[:, -1]
+        np.add(grid[:, :-1, :-1], grid[:, 1:, :-1], out=steep)
+        steep += squares
+        steep[:, :, 1:] += squares[:, :, :-1]
+        steep[:, :, 0] += squares[:, :, -1]
+        parts[1:] *= quarter
+        parts[1:] += noise[1:]
+        return parts
+
+
+def _view(buffer: Floats, *shape: int) -> Floats:
+    """The start of a flat buffer in a shape."""
+    return buffer[: math.prod(shape)].reshape(shape)
+
+
+def _merge(target: Floats, grid: Floats, squares: Floats, flat: Floats, steep: Floats) -> None:
+    """Interleave the points of a level with the new ones between them, as far as the target reaches."""
+    height, width = target.shape[-2:]
+    up, down, left, right = (height + 1) // 2, height // 2, (width + 1) // 2, width // 2
+    target[..., 0::2, 0::2] = grid[..., :up, :left]
+    target[..., 1::2, 1::2] = squares[..., :down, :right]
+    target[..., 0::2, 1::2] = flat[..., :up, :right]
+    target[..., 1::2, 0::2] = steep[..., :down, :left]
+
+
+def _last_level(
+    corner: Floats, grid: Floats, draws: NDArray[np.int16], roughness: float, low: Floats, high: Floats
+) -> None:
+    """Fill the corner of one map, and widen its extremes, without working out the rest of its finest level.
+
+    The finest level is three quarters of the map, and beyond the corner only its extremes matter. No new point can lie
+    more than 2 a² outside its neighbours on the grid: rows that keep this far from both extremes cannot change them.
+    """
+    cells = len(grid) - 1
+    amplitude = roughness**2
+    near = np.float32(2.001 * amplitude)
+    hot = grid[:-1].max(axis=1) > high[0] - near
+    hot |= grid[:-1].min(axis=1) < low[0] + near
+    wanted = hot | np.roll(hot, 1) | np.roll(hot, -1)
+    wanted[: (len(corner) + 1) // 2] = True
+    rows = np.flatnonzero(wanted)
+    over = (rows - 1) % cells
+    scale, quarter = np.float32(amplitude / 32768), np.float32(0.25)
+    noise = np.multiply(draws[:, rows], scale, dtype=np.float32)
+    here = grid[rows]
+    across, below = here[:, :-1] + here[:, 1:], grid[rows + 1]
+    squares = across + (below[:, :-1] + below[:, 1:])
+    squares *= quarter
+    squares += noise[0]
+    above = grid[over]
+    squares_over = (above[:, :-1] + above[:, 1:]) + across
+    squares_over *= quarter
+    squares_over += np.multiply(draws[0, over], scale, dtype=np.float32)
+    flat = across + squares
+    flat += squares_over
+    flat *= quarter
+    flat += noise[1]
+    steep = here[:, :-1] + below[:, :-1]
+    steep += squares
+    steep[:, 1:] += squares[:, :-1]
+    steep[:, 0] += squares[:, -1]
+    steep *= quarter
+    steep += noise[2]
+    for part in (squares, flat, steep):
+        np.minimum(low, part.min(), out=low)
+        np.maximum(high, part.max(), out=high)
+    _merge(corner, here[:, :-1], squares, flat, steep)
