@@ -23,9 +23,10 @@ class Plasma:
     def __init__(self, side: int, maps: int) -> None:
         self.side, self.maps = side, maps
         half = max(side // 2, 1)
-        self._noise = np.empty(3 * maps * half * half, np.float32)
-        self._parts = np.empty(3 * maps * half * half, np.float32)
-        self._across = np.empty(maps * (half + 1) * half, np.float32)
+        quarter = max(side // 4, 1)
+        self._noise = np.empty(3 * maps * quarter**2, np.float32)
+        self._parts = np.empty(3 * maps * quarter**2, np.float32)
+        self._across = np.empty(maps * (quarter + 1) * quarter, np.float32)
         self._grids = [np.empty(maps * (half + 1) ** 2, np.float32) for _ in range(2)]
 
     @property
@@ -55,9 +56,7 @@ class Plasma:
             grid = finer
             cells, level = 2 * cells, level + 1
         if cells < self.side:
-            for number in range(maps):
-                noise = draws[number, used:].reshape(3, cells, cells)
-                _last_level(corner[number], grid[number], noise, roughness, low[number], high[number])
+            _last_level(corner, grid, draws[:, used:].reshape(maps, 3, cells, cells), roughness, low, high)
         span = high - low
         corner -= low
         corner /= np.where(span > 0, span, np.float32(1))
@@ -107,42 +106,44 @@ def _merge(target: Floats, grid: Floats, squares: Floats, flat: Floats, steep: F
 def _last_level(
     corner: Floats, grid: Floats, draws: NDArray[np.int16], roughness: float, low: Floats, high: Floats
 ) -> None:
-    """Fill the corner of one map, and widen its extremes, without working out the rest of its finest level.
+    """Fill the corners, and widen the extremes of the maps, without working out the rest of the finest level.
 
-    The finest level is three quarters of the map, and beyond the corner only its extremes matter. No new point can lie
+    The finest level is three quarters of a map, and beyond the corner only its extremes matter. No new point can lie
     more than 2 a² outside its neighbours on the grid: rows that keep this far from both extremes cannot change them.
     """
-    cells = len(grid) - 1
-    amplitude = roughness**2
-    near = np.float32(2.001 * amplitude)
-    hot = grid[:-1].max(axis=1) > high[0] - near
-    hot |= grid[:-1].min(axis=1) < low[0] + near
-    wanted = hot | np.roll(hot, 1) | np.roll(hot, -1)
-    wanted[: (len(corner) + 1) // 2] = True
-    rows = np.flatnonzero(wanted)
-    over = (rows - 1) % cells
-    scale, quarter = np.float32(amplitude / 32768), np.float32(0.25)
-    noise = np.multiply(draws[:, rows], scale, dtype=np.float32)
-    here = grid[rows]
-    across, below = here[:, :-1] + here[:, 1:], grid[rows + 1]
+    height = corner.shape[1]
+    cells = grid.shape[1] - 1
+    near = np.float32(2.001 * roughness**2)
+    points = grid[:, :-1]
+    hot = (points.max(axis=2) > high[:, 0] - near) | (points.min(axis=2) < low[:, 0] + near)
+    hot |= np.roll(hot, 1, axis=1) | np.roll(hot, -1, axis=1)
+    top = (height + 1) // 2
+    hot[:, :top] = True
+    number, row = np.nonzero(hot)  # sorted by map: rows of all maps are worked out together
+    start = np.searchsorted(number, np.arange(len(grid)))
+
+    scale, quarter = np.float32(roughness**2 / 32768), np.float32(0.25)
+    over = (row - 1) % cells
+    here, below, above = grid[number, row], grid[number, row + 1], grid[number, over]
+    across = here[:, :-1] + here[:, 1:]
     squares = across + (below[:, :-1] + below[:, 1:])
     squares *= quarter
-    squares += noise[0]
-    above = grid[over]
+    squares += draws[number, 0, row] * scale
     squares_over = (above[:, :-1] + above[:, 1:]) + across
     squares_over *= quarter
-    squares_over += np.multiply(draws[0, over], scale, dtype=np.float32)
+    squares_over += draws[number, 0, over] * scale
     flat = across + squares
     flat += squares_over
     flat *= quarter
-    flat += noise[1]
+    flat += draws[number, 1, row] * scale
     steep = here[:, :-1] + below[:, :-1]
     steep += squares
     steep[:, 1:] += squares[:, :-1]
     steep[:, 0] += squares[:, -1]
     steep *= quarter
-    steep += noise[2]
+    steep += draws[number, 2, row] * scale
     for part in (squares, flat, steep):
-        np.minimum(low, part.min(), out=low)
-        np.maximum(high, part.max(), out=high)
-    _merge(corner, here[:, :-1], squares, flat, steep)
+        np.minimum(low, np.minimum.reduceat(part.min(axis=1), start)[:, None, None], out=low)
+        np.maximum(high, np.maximum.reduceat(part.max(axis=1), start)[:, None, None], out=high)
+    cut = start[:, None] + np.arange(top)
+    _merge(corner, here[cut], squares[cut], flat[cut], steep[cut])

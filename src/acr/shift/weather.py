@@ -71,7 +71,7 @@ def fog(images: Bytes, setting: Setting) -> Floats:
     amount, decay = setting.values
     batch, channels, height, width = images.shape
     side = max(FOG_MAP_SIDE[setting.table], 1 << (max(height, width) - 1).bit_length())
-    maps = min(batch, max(1, (256 // side) ** 2 * 4))
+    maps = min(batch, max(1, (256 // side) ** 2 * 16))
     plasma = Plasma(side, maps)
     draws = np.empty((maps, plasma.draws), np.int16)
     cloud = np.empty((batch, height, width), np.float32)
