@@ -1,4 +1,4 @@
-"""Panes of window frost, drawn: crystals that branch at sixty degrees, over a haze, with open glass between them."""
+"""Panes of window frost, drawn: feathery crystals that branch at sixty degrees, over a haze, on dark glass."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
 from acr.randomness import key_to_seed
@@ -17,8 +18,11 @@ PANES = 5
 SIDE = 768
 """Pixels of a full-size pane."""
 
-TINT = (0.93, 0.97, 1.0)
+TINT = (0.84, 0.95, 1.0)
 """Ice is a little blue."""
+
+FULL_LENGTH = 120
+"""Mean length of a crystal's arm, in pixels of the full pane."""
 
 
 @lru_cache(maxsize=4 * PANES)
@@ -27,52 +31,57 @@ def pane(seed: int, number: int, scale: float, at_least: int) -> Bytes:
     side = max(round(SIDE * scale), at_least)
     white = _draw(seed, number).resize((side, side), Image.Resampling.LANCZOS)
     plane = np.asarray(white, np.float32)
-    return np.stack([plane * np.float32(tint) for tint in TINT]).astype(np.uint8)
+    glass = np.stack([plane * np.float32(tint) for tint in TINT]).astype(np.uint8)
+    glass.setflags(write=False)  # it is shared by all who ask
+    return glass
 
 
-@lru_cache(maxsize=PANES)
+@lru_cache(maxsize=2 * PANES)
 def _draw(seed: int, number: int) -> Image.Image:
     """A full pane, grey."""
     rng = np.random.default_rng(key_to_seed(seed, "shift", "frost pane", number))
     haze = _haze(rng)
     canvas = Image.new("L", (SIDE, SIDE), 0)
     pen = ImageDraw.Draw(canvas)
-    for _ in range(260):
-        place = rng.uniform(0, SIDE, 2)
-        ice = haze[int(place[1]), int(place[0])]
-        if rng.random() > ice + 0.15:  # crystals grow where there is ice already
-            continue
-        lean = rng.uniform(0, 2 * math.pi)
-        for arm in range(int(rng.integers(1, 7))):
-            _grow(pen, rng, place[0], place[1], lean + arm * math.pi / 3, rng.uniform(40, 190) * (0.4 + ice), 3)
-    lines = np.asarray(canvas, np.float32)
-    glow = np.asarray(canvas.filter(ImageFilter.GaussianBlur(6)), np.float32)
-    grain = rng.normal(0, 9, (SIDE, SIDE)).astype(np.float32)
-    white = 150 * haze**1.5 + 0.7 * lines * (0.35 + 0.65 * haze) + 0.8 * glow + grain * haze
-    return Image.fromarray(white.clip(0, 255).astype(np.uint8))
+    drift = rng.uniform(0, 2 * math.pi)  # crystals of a pane lean the same way, more or less
+    for _ in range(110):
+        x, y = rng.uniform(0, SIDE, 2)
+        ice = float(haze[int(y), int(x)])
+        length = FULL_LENGTH * rng.uniform(0.4, 1.6) * (0.3 + ice)
+        lean = drift + rng.normal(0, 0.5)
+        for arm in range(int(rng.integers(1, 4))):
+            _grow(pen, rng, (x, y), lean + arm * math.pi / 3, length, 3)
+    feathers = np.asarray(canvas.filter(ImageFilter.GaussianBlur(0.8)), np.float32)
+    glow = np.asarray(canvas.filter(ImageFilter.GaussianBlur(9)), np.float32)
+    # Feathers stand out against their own glow, so that thick ice keeps its texture instead of turning white.
+    light = 40 + 110 * haze + 0.55 * glow + 1.5 * feathers * 60 / (40 + glow)
+    light += rng.normal(0, 8, light.shape) * (0.3 + haze)
+    light = 255 * (1 - np.exp(-np.maximum(light, 0) / 150))
+    return Image.fromarray(light.astype(np.uint8))
 
 
-def _grow(pen: ImageDraw.ImageDraw, rng: np.random.Generator, x: float, y: float, angle: float, length: float, depth: int) -> None:
-    """One needle with side needles at sixty degrees, shorter towards its tip."""
-    end = x + length * math.cos(angle), y + length * math.sin(angle)
-    pen.line((x, y, *end), fill=int(rng.integers(150, 256)), width=max(1, depth - 1))
-    if depth == 1 or length < 8:
+def _grow(
+    pen: ImageDraw.ImageDraw, rng: np.random.Generator, at: tuple[float, float], angle: float, length: float, depth: int
+) -> None:
+    """One needle with side needles at sixty degrees, shorter and fainter towards its tip."""
+    (x, y), (along, down) = at, (math.cos(angle), math.sin(angle))
+    pen.line((x, y, x + length * along, y + length * down), fill=60 + 65 * depth, width=max(depth, 1))
+    if depth == 1 or length < 10:
         return
-    joints = int(length / 9)
-    for joint in range(1, joints):
-        along = joint / joints
-        start = x + (end[0] - x) * along, y + (end[1] - y) * along
+    spacing = 5 + 3 * depth
+    for joint in range(spacing, int(length), spacing):
         for turn in (math.pi / 3, -math.pi / 3):
-            _grow(pen, rng, *start, angle + turn, length * (1 - along) * rng.uniform(0.25, 0.6), depth - 1)
+            reach = (length - joint) * rng.uniform(0.3, 0.6)
+            _grow(pen, rng, (x + joint * along, y + joint * down), angle + turn, reach, depth - 1)
 
 
-def _haze(rng: np.random.Generator) -> np.ndarray:
+def _haze(rng: np.random.Generator) -> NDArray[np.float32]:
     """Cloudy noise in [0, 1]: octaves of smooth random fields, stretched so that some glass is clear."""
     total = np.zeros((SIDE, SIDE), np.float32)
     weight = 1.0
-    for cells in (3, 6, 12, 24, 48, 96):
+    for cells in (4, 8, 16, 32, 64, 128):
         field = Image.fromarray(rng.random((cells, cells), dtype=np.float32))
-        total += weight * np.asarray(field.resize((SIDE, SIDE), Image.Resampling.BICUBIC))
-        weight *= 0.55
-    low, high = np.quantile(total, (0.1, 0.97))
-    return ((total - low) / (high - low)).clip(0, 1)
+        total += np.float32(weight) * np.asarray(field.resize((SIDE, SIDE), Image.Resampling.BICUBIC))
+        weight *= 0.6
+    low, high = np.quantile(total, (0.05, 0.99))
+    return np.asarray(((total - low) / (high - low)).clip(0, 1), np.float32)
