@@ -1,8 +1,8 @@
 """Corrupting batches of images: the public functions, and what they accept.
 
 Images are uint8 N x C x H x W with one or three channels, any size, numpy arrays or torch tensors; the same kind comes
-back. The arithmetic runs on the CPU in float32. An image's corruption depends on the image, the corruption, its severity
-and constants, the seed and the image's number in its set, and on nothing else: not on the batch, its size or its order.
+back. The arithmetic runs on the CPU in float32. An image's corruption depends on the image, the corruption with its
+severity and constants, the seed and the image's number in its set, and on nothing else: not on the batch or its order.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def wrapped_bytes(images: Images, mean: Sequence[float], std: Sequence[float]) -
 
     >>> ramp = np.array([0, 128, 255], dtype=np.uint8).reshape(1, 1, 1, 3)
     >>> wrapped_bytes(ramp, mean=[0.5071], std=[0.2675]).ravel().tolist()
-    [29, 250, 213]
+    [29, 252, 213]
     """
     pixels = _pixels(images)
     channels = pixels.shape[1]
@@ -128,6 +128,8 @@ def _run(
 ) -> NDArray[Any]:
     """Corrupt chunk by chunk, so that float copies of a large set never exist all at once."""
     values = constants_for(name, severity, constants)
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise InputError(f"The seed must be a whole number, not {seed!r}.")
     numbers = _numbers(indices, len(pixels))
     result = np.empty(pixels.shape, np.uint8 if quantise else np.float32)
     chunk = max(1, _CHUNK.get(name, _DEFAULT_CHUNK) * 1024 // max(pixels[0, 0].size, 1024))
@@ -179,7 +181,7 @@ def _numbers(indices: Any, count: int) -> list[int]:
         return list(range(count))
     array = indices.detach().cpu().numpy() if isinstance(indices, torch.Tensor) else np.asarray(indices)
     if array.ndim != 1 or len(array) != count:
-        raise InputError(f"Indices must be one number for each of the {count} images, but their shape is {array.shape}.")
+        raise InputError(f"Indices must be one number for each of the {count} images; their shape is {array.shape}.")
     if not np.issubdtype(array.dtype, np.integer) or array.min() < 0:
         raise InputError("Indices must be whole numbers from 0: the images' places in their set.")
     return [int(number) for number in array]

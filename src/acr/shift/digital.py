@@ -7,6 +7,7 @@ from io import BytesIO
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from torch.nn.functional import grid_sample
 
@@ -44,7 +45,7 @@ def affine_positions(moved_by: Reals, height: int, width: int) -> tuple[Reals, R
     moved = corner + moved_by
     first, second = moved[:, 1] - moved[:, 0], moved[:, 2] - moved[:, 0]
     area = first[:, 0] * second[:, 1] - first[:, 1] * second[:, 0]
-    area = np.where(np.abs(area) < 1e-6, 1e-6, area)  # three points in a line: anything will do, as long as it is finite
+    area = np.where(np.abs(area) < 1e-6, 1e-6, area)  # three points in a line: anything finite will do
     from_first, from_second = corner[1] - corner[0], corner[2] - corner[0]
     positions = []
     for axis in (0, 1):
@@ -56,7 +57,7 @@ def affine_positions(moved_by: Reals, height: int, width: int) -> tuple[Reals, R
     return positions[0], positions[1]
 
 
-def smooth(noise: Bytes, sigma: float) -> Reals:
+def smooth(noise: NDArray[np.int16], sigma: float) -> Reals:
     """Signed 16-bit noise, read as U[-1, 1], under a Gaussian of ``sigma`` pixels, cut at three, border reflected.
 
     The weights are multiples of 2^-18, so all products and sums fit the 53 bits of a float64 and the matrix product is

@@ -14,8 +14,8 @@ class Plasma:
     """Diamond-square clouds on a torus, of which only the top left corner is wanted.
 
     A level doubles the grid: the middle of each square, then the middle of each edge, is the mean of its four
-    neighbours plus a · U[-a, a]; a = 100 at first and is divided by ``decay`` at each level. A signed 16-bit draw stands
-    for U[-1, 1]; a level takes those of the squares, of the horizontal edges and of the vertical edges, in this order.
+    neighbours plus a · U[-a, a]; a = 100 at first and is divided by ``decay`` at each level. A signed 16-bit draw is
+    U[-1, 1]; a level takes those of the squares, of the horizontal edges and of the vertical edges, in this order.
 
     The arrays are made once and used again: asking the system for fresh memory would cost more than the arithmetic.
     """
@@ -35,7 +35,7 @@ class Plasma:
         return self.side**2 - 1
 
     def corners(self, draws: NDArray[np.int16], decay: float, height: int, width: int) -> Floats:
-        """The corners of as many maps as there are rows of draws, scaled to [0, 1] by the extremes of the whole maps."""
+        """Corners of as many maps as there are rows of draws, scaled to [0, 1] by the extremes of the whole maps."""
         maps = len(draws)
         low = np.zeros((maps, 1, 1), np.float32)  # the first point of every map is 0
         high = np.zeros((maps, 1, 1), np.float32)

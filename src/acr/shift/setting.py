@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,9 @@ Bytes = NDArray[np.uint8]
 
 Floats = NDArray[np.float32]
 """Images in [0, 1], N x C x H x W, or single planes where said so."""
+
+
+Word = TypeVar("Word", np.int16, np.uint32)
 
 
 @dataclass(frozen=True)
@@ -55,8 +59,8 @@ class Setting:
             yield stream
 
 
-def words(stream: np.random.Generator, count: int, dtype: type[np.unsignedinteger] | type[np.signedinteger]) -> NDArray:
-    """``count`` uniform integers of a narrow type, four or two out of each 64 bits: the cheapest uniform draws there are."""
+def words(stream: np.random.Generator, count: int, dtype: type[Word]) -> NDArray[Word]:
+    """``count`` uniform integers of a narrow type, several out of each 64 bits: the cheapest draws there are."""
     per_draw = 8 // np.dtype(dtype).itemsize
     raw = np.asarray(stream.bit_generator.random_raw(-(-count // per_draw)), dtype="<u8")
     return raw.view(np.dtype(dtype).newbyteorder("<"))[:count]

@@ -69,7 +69,7 @@ def grey(x: Floats) -> Floats:
 def fog(images: Bytes, setting: Setting) -> Floats:
     """x plus a cloud, scaled so that the brightest pixel m of the image stays within m: times m / (m + amount)."""
     amount, decay = setting.values
-    batch, channels, height, width = images.shape
+    batch, _, height, width = images.shape
     side = max(FOG_MAP_SIDE[setting.table], 1 << (max(height, width) - 1).bit_length())
     maps = min(batch, max(1, (256 // side) ** 2 * 16))
     plasma = Plasma(side, maps)
