@@ -11,12 +11,8 @@ package departs from the paper's evaluation). Goal: the eleven together in at mo
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Callable
-
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[_variable] = "1"
 
 import cv2
 import numpy as np
@@ -25,11 +21,9 @@ from imagecorruptions import corruptions as usual_package
 from PIL import Image
 from scipy.ndimage import map_coordinates, zoom
 from skimage.filters import gaussian
+from threadpoolctl import threadpool_limits
 
 from acr.shift import PAPER_CORRUPTIONS, corrupt
-
-torch.set_num_threads(1)
-cv2.setNumThreads(1)
 
 
 def centre_zoom(image: np.ndarray, factor: float) -> np.ndarray:
@@ -115,6 +109,9 @@ def main() -> None:
     parser.add_argument("--usual", type=int, default=24, help="images on the usual side, which is slower")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+    threadpool_limits(1)
     images = photographs(options.images)
     pictures = [Image.fromarray(np.ascontiguousarray(image.transpose(1, 2, 0))) for image in images[: options.usual]]
 
