@@ -118,8 +118,8 @@ def test_impulse_noise_is_half_salt_half_pepper() -> None:
 def test_motion_equals_oracle_at_an_angle(photographs: np.ndarray, severity: int, angle: float) -> None:
     """The oracle leaves out taps beyond the image, so the image is larger than the trail."""
     radius, sigma = constants_for("motion_blur", severity)
-    large = np.tile(photographs[3].transpose(1, 2, 0), (2, 2, 1)).astype(np.float32) / 255
-    theirs = oracle._motion_blur(large, radius, sigma, angle)
+    large = np.tile(photographs[3].transpose(1, 2, 0), (2, 2, 1))
+    theirs = oracle._motion_blur(large / 255, radius, sigma, angle)
     np.testing.assert_allclose(trail(large[None], radius, sigma, [angle])[0], theirs, atol=1e-5)
 
 

@@ -71,12 +71,11 @@ def motion_blur(images: Bytes, setting: Setting) -> Floats:
     """A trail along an angle drawn from U[-45°, 45°], as ImageMagick draws it."""
     radius, sigma = setting.values
     angles = [float(stream.uniform(-45, 45)) for stream in setting.streams()]
-    planes = np.ascontiguousarray(unit(images).transpose(0, 2, 3, 1))
-    return trail(planes, int(radius), sigma, angles).transpose(0, 3, 1, 2).clip(0, 1)
+    return trail(images.transpose(0, 2, 3, 1), int(radius), sigma, angles).transpose(0, 3, 1, 2).clip(0, 1)
 
 
-def trail(planes: Floats, radius: int, sigma: float, angles: Sequence[float]) -> Floats:
-    """ImageMagick's motion blur of N x H x W x C planes, an angle in degrees for each image.
+def trail(planes: Bytes, radius: int, sigma: float, angles: Sequence[float]) -> Floats:
+    """ImageMagick's motion blur of N x H x W x C bytes, an angle in degrees for each image; gives floats in [0, 1].
 
     A one-sided Gaussian of 2·radius + 1 taps; tap i lies i steps along the angle, each coordinate rounded half down;
     positions outside take the edge pixel.
@@ -88,11 +87,11 @@ def trail(planes: Floats, radius: int, sigma: float, angles: Sequence[float]) ->
     steps = trail_offsets(len(kernel), [angles[image] for image in order])
     _, height, width, _ = planes.shape
     (top, left), (bottom, right) = np.maximum(-steps.min(axis=(0, 2)), 0), np.maximum(steps.max(axis=(0, 2)), 0)
-    padded = np.pad(planes[order], ((0, 0), (top, bottom), (left, right), (0, 0)), mode="edge")
-    total = np.zeros_like(planes)
-    scratch = np.empty_like(planes)
+    padded = np.pad(planes[order], ((0, 0), (top, bottom), (left, right), (0, 0)), mode="edge").astype(np.float32)
+    total = np.zeros(planes.shape, np.float32)
+    scratch = np.empty_like(total)
     # Images of like angles have a tap in the same place: one addition serves them all.
-    for tap, weight in enumerate(kernel.astype(np.float32)):
+    for tap, weight in enumerate((kernel / 255).astype(np.float32)):
         place = steps[:, :, tap]
         changes = np.flatnonzero((place[1:] != place[:-1]).any(axis=1)) + 1
         for start, stop in pairwise([0, *changes.tolist(), len(planes)]):

@@ -119,11 +119,13 @@ def jpeg_compression(images: Bytes, setting: Setting) -> Floats:
     quality = int(setting.values[0])
     batch, channels, height, width = images.shape
     mode = "RGB" if channels == 3 else "L"
-    decoded = np.empty((batch, height, width, channels), np.uint8)
-    for result, image in zip(decoded, images.transpose(0, 2, 3, 1), strict=True):
-        file = BytesIO()
-        Image.frombytes(mode, (width, height), image.tobytes()).save(file, "JPEG", quality=quality)
-        # The decoder called directly: opening the file would parse its headers in Python, for longer than it decodes.
-        picture = Image.frombytes(mode, (width, height), file.getvalue(), "jpeg", mode, "")
-        result[:] = np.frombuffer(picture.tobytes(), np.uint8).reshape(result.shape)
-    return unit(decoded).transpose(0, 3, 1, 2)
+    size = width, height
+    # All pictures go through one step before the next: this keeps the memory of the codec, instead of asking anew.
+    pictures = [Image.frombytes(mode, size, image.tobytes()) for image in images.transpose(0, 2, 3, 1)]
+    files = [BytesIO() for _ in pictures]
+    for picture, file in zip(pictures, files, strict=True):
+        picture.save(file, "JPEG", quality=quality)
+    # The decoder is called directly: opening a file would parse its headers in Python, for longer than it decodes.
+    pictures = [Image.frombytes(mode, size, file.getvalue(), "jpeg", mode, "") for file in files]
+    decoded = np.frombuffer(b"".join(picture.tobytes() for picture in pictures), np.uint8)
+    return unit(decoded.reshape(batch, height, width, channels).transpose(0, 3, 1, 2))

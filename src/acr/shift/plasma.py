@@ -111,39 +111,57 @@ def _last_level(
     The finest level is three quarters of a map, and beyond the corner only its extremes matter. No new point can lie
     more than 2 a² outside its neighbours on the grid: rows that keep this far from both extremes cannot change them.
     """
-    height = corner.shape[1]
+    maps, height, width = corner.shape
     cells = grid.shape[1] - 1
+    tall, wide = (height + 1) // 2, (width + 1) // 2
+    scale = np.float32(roughness**2 / 32768)
+    rows, columns = np.arange(-1, tall + 1)[:, None] % cells, np.arange(-1, wide + 1) % cells
+    top_left = grid[:, rows, columns]
+    parts = _between(
+        top_left,
+        draws[:, 0, rows[:-1], columns[:-1]] * scale,
+        draws[:, 1, :tall, :wide] * scale,
+        draws[:, 2, :tall, :wide] * scale,
+    )
+    _merge(corner, top_left[:, 1:-1, 1:-1], *parts)
+
     near = np.float32(2.001 * roughness**2)
     points = grid[:, :-1]
     hot = (points.max(axis=2) > high[:, 0] - near) | (points.min(axis=2) < low[:, 0] + near)
     hot |= np.roll(hot, 1, axis=1) | np.roll(hot, -1, axis=1)
-    top = (height + 1) // 2
-    hot[:, :top] = True
-    number, row = np.nonzero(hot)  # sorted by map: rows of all maps are worked out together
-    start = np.searchsorted(number, np.arange(len(grid)))
+    number, row = np.nonzero(hot)  # sorted by map; every map has a highest row, so none is missing
+    first = np.searchsorted(number, np.arange(maps))
+    three_rows = np.stack([row - 1, row, row + 1], axis=1) % cells
+    around = np.arange(-1, cells + 1) % cells
+    parts = _between(
+        grid[number[:, None], three_rows].take(around, axis=2),
+        draws[number[:, None], 0, three_rows[:, :2]].take(around[:-1], axis=2) * scale,
+        draws[number, 1, row][:, None] * scale,
+        draws[number, 2, row][:, None] * scale,
+    )
+    for part in parts:
+        np.minimum(low, np.minimum.reduceat(part.min(axis=(1, 2)), first)[:, None, None], out=low)
+        np.maximum(high, np.maximum.reduceat(part.max(axis=(1, 2)), first)[:, None, None], out=high)
 
-    scale, quarter = np.float32(roughness**2 / 32768), np.float32(0.25)
-    over = (row - 1) % cells
-    here, below, above = grid[number, row], grid[number, row + 1], grid[number, over]
-    across = here[:, :-1] + here[:, 1:]
-    squares = across + (below[:, :-1] + below[:, 1:])
+
+def _between(grid: Floats, for_squares: Floats, for_flat: Floats, for_steep: Floats) -> tuple[Floats, Floats, Floats]:
+    """New points of patches of R x C grid points that come with one more grid point on each side.
+
+    Gives the middles of the squares, of the horizontal and of the vertical edges to the lower right of each point. The
+    noise of the squares has one more row above and one more column to the left.
+    """
+    quarter = np.float32(0.25)
+    across = grid[..., :-1] + grid[..., 1:]
+    squares = across[:, :-1] + across[:, 1:]
     squares *= quarter
-    squares += draws[number, 0, row] * scale
-    squares_over = (above[:, :-1] + above[:, 1:]) + across
-    squares_over *= quarter
-    squares_over += draws[number, 0, over] * scale
-    flat = across + squares
-    flat += squares_over
+    squares += for_squares
+    flat = across[:, 1:-1, 1:] + squares[:, 1:, 1:]
+    flat += squares[:, :-1, 1:]
     flat *= quarter
-    flat += draws[number, 1, row] * scale
-    steep = here[:, :-1] + below[:, :-1]
-    steep += squares
-    steep[:, 1:] += squares[:, :-1]
-    steep[:, 0] += squares[:, -1]
+    flat += for_flat
+    steep = grid[:, 1:-1, 1:-1] + grid[:, 2:, 1:-1]
+    steep += squares[:, 1:, 1:]
+    steep += squares[:, 1:, :-1]
     steep *= quarter
-    steep += draws[number, 2, row] * scale
-    for part in (squares, flat, steep):
-        np.minimum(low, np.minimum.reduceat(part.min(axis=1), start)[:, None, None], out=low)
-        np.maximum(high, np.maximum.reduceat(part.max(axis=1), start)[:, None, None], out=high)
-    cut = start[:, None] + np.arange(top)
-    _merge(corner, here[cut], squares[cut], flat[cut], steep[cut])
+    steep += for_steep
+    return squares[:, 1:, 1:], flat, steep

@@ -27,8 +27,8 @@ def snow(images: Bytes, setting: Setting) -> Floats:
     layer += np.float32(mean)
     layer = _stretch(layer, zoom)
     layer[layer < threshold] = 0
-    flakes = unit((layer.clip(0, 1) * np.float32(255)).astype(np.uint8))
-    flakes = trail(flakes[..., None], int(radius), sigma, angles)[..., 0]
+    specks = (layer.clip(0, 1) * np.float32(255)).astype(np.uint8)
+    flakes = trail(specks[..., None], int(radius), sigma, angles)[..., 0]
     flakes = flakes + flakes[:, ::-1, ::-1]
 
     x = unit(images)
