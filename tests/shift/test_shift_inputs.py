@@ -10,7 +10,16 @@ import pytest
 import torch
 
 from acr.errors import InputError
-from acr.shift import CONSTANTS, CORRUPTIONS, PAPER_CORRUPTIONS, SEVERITIES, corrupt, corrupt_float, wrapped_bytes
+from acr.shift import (
+    CONSTANTS,
+    CORRUPTIONS,
+    PAPER_CORRUPTIONS,
+    SEVERITIES,
+    corrupt,
+    corrupt_float,
+    wrap,
+    wrapped_bytes,
+)
 from acr.shift.severities import TABLES
 
 MEAN, STD = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)
@@ -65,13 +74,23 @@ def test_change_grows_with_severity(photographs: np.ndarray, name: str, table: s
     assert np.all(np.diff(change) > 0), change
 
 
+RED = [0.11, 0.49, 0.86, 0.23, 0.60, 0.98, 0.35, 0.72, 0.09, 0.46, 0.84]
+"""What raw brightness 0, .1, ..., 1 becomes in the red channel of CIFAR-100."""
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
+def test_wrap_on_a_ramp(kind) -> None:
+    normalised = (np.linspace(0, 1, 11, dtype=np.float32) - np.float32(MEAN[0])) / np.float32(STD[0])
+    red = np.asarray(wrap(kind(normalised)))
+    assert red.dtype == np.uint8
+    np.testing.assert_array_equal(np.round(red / 255, 2), RED)
+
+
 def test_wrapped_bytes_on_a_ramp() -> None:
-    """The red channel of CIFAR-100: raw 0, .1, ..., 1."""
     raw = np.rint(np.linspace(0, 1, 11) * 255).astype(np.uint8)
     images = np.broadcast_to(raw, (1, 3, 1, 11)).copy()
     red = wrapped_bytes(images, MEAN, STD)[0, 0, 0] / 255
-    # a byte cannot hold .1 exactly, and the slope is 1/.2675
-    np.testing.assert_allclose(red, [0.11, 0.49, 0.86, 0.23, 0.60, 0.98, 0.35, 0.72, 0.09, 0.46, 0.84], atol=0.0125)
+    np.testing.assert_allclose(red, RED, atol=0.0125)  # a byte cannot hold .1 exactly, and the slope is 1/.2675
 
 
 def test_wrapped_bytes_of_every_byte_equal_float32_arithmetic() -> None:
@@ -89,6 +108,8 @@ def test_wrapped_bytes_of_every_byte_equal_float32_arithmetic() -> None:
         ({"name": "gausian_noise"}, "no corruption 'gausian_noise'. Did you mean 'gaussian_noise'"),
         ({"severity": 0}, "from 1 to 5, not 0"),
         ({"severity": 6}, "from 1 to 5, not 6"),
+        ({"severity": 1.0}, "from 1 to 5, not 1.0"),
+        ({"severity": "1"}, "from 1 to 5, not '1'"),
         ({"severity": 1.5}, "from 1 to 5, not 1.5"),
         ({"severity": True}, "from 1 to 5, not True"),
         ({"constants": "cifarc"}, "no table of constants 'cifarc'. Did you mean 'cifar-c'"),

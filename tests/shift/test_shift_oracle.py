@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -44,6 +46,16 @@ def test_pixelate_is_pillows_box(share: float, height: int, width: int) -> None:
         small = image.resize((int(width * share), int(height * share)), Image.Resampling.BOX)
         large = np.asarray(small.resize((width, height), Image.Resampling.BOX))
         np.testing.assert_array_equal(result, large.transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize(("channels", "height", "width"), [(1, 8, 8), (1, 50, 33), (3, 17, 90), (3, 224, 224)])
+def test_jpeg_is_pillows(channels: int, height: int, width: int) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (2, channels, height, width), dtype=np.uint8)
+    for image, result in zip(images, corrupt(images, "jpeg_compression", 2), strict=True):
+        file = BytesIO()
+        Image.fromarray(image.transpose(1, 2, 0).squeeze()).save(file, "JPEG", quality=18)
+        opened = np.asarray(Image.open(file)).reshape(height, width, channels)
+        np.testing.assert_array_equal(result, opened.transpose(2, 0, 1))
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from acr.shift.severities import CONSTANTS, CORRUPTIONS, PAPER_CORRUPTIONS, SEVERITIES
 
 if TYPE_CHECKING:
-    from acr.shift.corruptions import corrupt, corrupt_float, wrapped_bytes
+    from acr.shift.corruptions import corrupt, corrupt_float, wrap, wrapped_bytes
 
 __all__ = [
     "CONSTANTS",
@@ -19,10 +19,11 @@ __all__ = [
     "SEVERITIES",
     "corrupt",
     "corrupt_float",
+    "wrap",
     "wrapped_bytes",
 ]
 
-_LAZY = ("corrupt", "corrupt_float", "wrapped_bytes")
+_LAZY = ("corrupt", "corrupt_float", "wrap", "wrapped_bytes")
 
 
 def __getattr__(name: str) -> Any:

@@ -132,7 +132,7 @@ WEIGHT_UNIT = 1 << 16
 def _zoom_weights(height: int, width: int, steps: tuple[float, float, float]) -> sparse.csr_array:
     """The whole zoom blur as one sparse matrix over the pixels: near the centre all zooms read the same few of them."""
     factors = np.arange(*steps)
-    total = sparse.eye_array(height * width, format="csr")
+    total = sparse.diags_array(np.ones(height * width), format="csr")
     for factor in factors:
         rows, columns = (sparse.csr_array(zoom_matrix(side, factor)) for side in (height, width))
         total = total + sparse.kron(rows, columns, format="csr")

@@ -91,10 +91,10 @@ def corrupt_float(
 
 
 def wrapped_bytes(images: Images, mean: Sequence[float], std: Sequence[float]) -> Images:
-    """Normalised images times 255, truncated to a byte, wrapping modulo 256: the released evaluation's idea of bytes.
+    """Normalised images as bytes by ``wrap``: what the released evaluation corrupted instead of the images.
 
     A normalised value lies about in [-2, 2]; times 255 it leaves the byte several times over, in both directions, and
-    only its remainder is left. Truncation is towards zero, before wrapping. Float32 throughout, as there.
+    only its remainder is left.
 
     >>> ramp = np.array([0, 128, 255], dtype=np.uint8).reshape(1, 1, 1, 3)
     >>> wrapped_bytes(ramp, mean=[0.5071], std=[0.2675]).ravel().tolist()
@@ -106,15 +106,24 @@ def wrapped_bytes(images: Images, mean: Sequence[float], std: Sequence[float]) -
         raise InputError(f"The images have {channels} channels, but mean has {len(mean)} values and std {len(std)}.")
     if min(std) <= 0:
         raise InputError(f"Standard deviations must be above 0, not {list(std)}.")
-    centre, spread = (np.asarray(v, np.float32).reshape(1, channels, 1, 1) for v in (mean, std))
-    # Every step is elementwise on a byte and its channel, so each is worked out once per brightness and looked up.
-    levels = np.divide(np.arange(256), np.float32(255), dtype=np.float32).reshape(1, 1, 1, 256)
-    scaled = (levels - centre) / spread * np.float32(255)
-    table = (scaled.astype(np.int64) % 256).astype(np.uint8).reshape(channels, 256)
+    centre, spread = (np.asarray(values, np.float32)[:, None] for values in (mean, std))
+    # A result depends on a byte and its channel only: it is worked out once for each brightness and looked up.
+    table = wrap((np.divide(np.arange(256), 255, dtype=np.float32) - centre) / spread)
     wrapped = np.empty_like(pixels)
     for channel in range(channels):
         wrapped[:, channel] = table[channel][pixels[:, channel]]
     return _like(images, wrapped)
+
+
+def wrap(normalised: Images) -> Images:
+    """Float values times 255, truncated towards zero and wrapped modulo 256 to a byte, for any shape.
+
+    >>> wrap(np.array([0.5, 1.5, -0.5], dtype=np.float32)).tolist()
+    [127, 126, 129]
+    """
+    if isinstance(normalised, torch.Tensor):
+        return normalised.mul(255).to(torch.int64).remainder(256).to(torch.uint8)
+    return ((normalised * np.float32(255)).astype(np.int64) % 256).astype(np.uint8)
 
 
 def _run(

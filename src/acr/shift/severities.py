@@ -103,6 +103,7 @@ def constants_for(name: str, severity: int, constants: str = "imagenet-c") -> tu
         raise unknown("table of constants", str(constants), TABLES)
     if not isinstance(name, str) or name not in CORRUPTIONS:
         raise unknown("corruption", str(name), CORRUPTIONS)
-    if isinstance(severity, bool) or severity not in SEVERITIES:
+    # numpy's integers will do, 1.0 and True will not
+    if isinstance(severity, bool) or not hasattr(severity, "__index__") or severity not in SEVERITIES:
         raise InputError(f"Severity must be a whole number from 1 to 5, not {severity!r}.")
-    return TABLES[constants][name][severity - 1]
+    return TABLES[constants][name][int(severity) - 1]
