@@ -40,8 +40,8 @@ _FUNCTIONS: dict[str, Callable[[Bytes, Setting], Floats]] = {
 }
 
 # Images worked on together, counted in 32x32 images: enough to hide numpy's cost per call, few enough for the cache.
-_CHUNK = {"motion_blur": 64, "snow": 128, "fog": 64, "glass_blur": 512}
-_DEFAULT_CHUNK = 32
+_CHUNK = {"motion_blur": 128, "snow": 128, "fog": 16, "glass_blur": 512}
+_DEFAULT_CHUNK = 64
 
 
 def corrupt(

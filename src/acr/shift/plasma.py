@@ -17,11 +17,11 @@ class Plasma:
     neighbours plus a · U[-a, a]; a = 100 at first and is divided by ``decay`` at each level. A signed 16-bit draw is
     U[-1, 1]; a level takes those of the squares, of the horizontal edges and of the vertical edges, in this order.
 
-    The arrays are made once and used again: asking the system for fresh memory would cost more than the arithmetic.
+    The arrays are made once for all levels: asking the system for fresh memory would cost more than the arithmetic.
     """
 
     def __init__(self, side: int, maps: int) -> None:
-        self.side, self.maps = side, maps
+        self.side = side
         half = max(side // 2, 1)
         quarter = max(side // 4, 1)
         self._noise = np.empty(3 * maps * quarter**2, np.float32)

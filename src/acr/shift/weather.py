@@ -71,16 +71,11 @@ def fog(images: Bytes, setting: Setting) -> Floats:
     amount, decay = setting.values
     batch, _, height, width = images.shape
     side = max(FOG_MAP_SIDE[setting.table], 1 << (max(height, width) - 1).bit_length())
-    maps = min(batch, max(1, (256 // side) ** 2 * 16))
-    plasma = Plasma(side, maps)
-    draws = np.empty((maps, plasma.draws), np.int16)
-    cloud = np.empty((batch, height, width), np.float32)
-    streams = setting.streams()
-    for start in range(0, batch, maps):
-        part = cloud[start : start + maps]
-        for row, stream in zip(draws[: len(part)], streams, strict=False):
-            row[:] = words(stream, row.size, np.int16)
-        part[:] = plasma.corners(draws[: len(part)], decay, height, width)
+    plasma = Plasma(side, batch)
+    draws = np.empty((batch, plasma.draws), np.int16)
+    for row, stream in zip(draws, setting.streams(), strict=True):
+        row[:] = words(stream, row.size, np.int16)
+    cloud = plasma.corners(draws, decay, height, width)
     cloud *= np.float32(amount)
     x = unit(images)
     brightest = x.reshape(batch, -1).max(axis=1)
