@@ -1,0 +1,1 @@
+"""The continual-learning methods, and the mathematics they share."""
