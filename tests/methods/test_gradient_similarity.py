@@ -25,7 +25,8 @@ def loop(network: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
 def test_equals_a_loop_over_samples(make_network, make_batch, monkeypatch, inplace, side, by_position) -> None:
     if by_position is not None:
         monkeypatch.setattr(module, "_few_positions", lambda *_: by_position)
-        monkeypatch.setattr(module, "_BLOCK", 60)
+        monkeypatch.setattr(module, "_GRADIENTS", 60)
+        monkeypatch.setattr(module, "_TAPS", 100)
     network = make_network(inplace=inplace)
     (images_a, labels_a), (images_b, labels_b) = make_batch(5, 1, side), make_batch(7, 2, side)
     a, b = loop(network, images_a, labels_a), loop(network, images_b, labels_b)
@@ -33,6 +34,14 @@ def test_equals_a_loop_over_samples(make_network, make_batch, monkeypatch, inpla
     expected = F.cosine_similarity(a[:, None], b[None], dim=2)
     torch.testing.assert_close(found.samples.double(), expected, atol=1e-6, rtol=0)
     torch.testing.assert_close(found.batch.double(), F.cosine_similarity(a.mean(0)[None], b), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("options", [{"stride": (1, 2), "padding": (2, 0)}, {"dilation": (2, 1)}, {"kernel_size": 1}])
+def test_taps_are_those_of_unfold(make_batch, options) -> None:
+    images, _ = make_batch(2, side=7)
+    layer = nn.Conv2d(3, 2, **{"kernel_size": (3, 2), **options})
+    expected = F.unfold(images, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
+    assert torch.equal(module._taps(layer, images), expected)
 
 
 def test_group_norm_and_frozen_layers(make_network, make_batch) -> None:

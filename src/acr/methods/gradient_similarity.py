@@ -19,7 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-_BLOCK = 1 << 23  # numbers of per-sample gradients or unfolded inputs that exist at a time (32 MB)
+_GRADIENTS = 1 << 23  # numbers of per-sample gradients that exist at a time (32 MB)
+_TAPS = 1 << 20  # numbers of unfolded inputs at a time: few enough to stay in the cache
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -74,7 +75,7 @@ class _Sums:
     def add_rows(self, rows: Tensor) -> None:
         """A part of the gradients of all samples, one row a sample."""
         a, b = rows[: self.count_a], rows[self.count_a :]
-        self.add(a @ b.T, rows.square().sum(1), a.sum(0).square().sum())
+        self.add(a @ b.T, torch.linalg.vector_norm(rows, dim=1).double().square(), a.sum(0).square().sum())
 
     def add(self, inner: Tensor, squares: Tensor, batch_square: Tensor) -> None:
         self.inner = self.inner + inner.double()
@@ -206,23 +207,33 @@ def _taps(module: nn.Conv2d | nn.Linear, entering: Tensor) -> Tensor:
     """What each weight of a filter is multiplied with: samples x weights x positions."""
     if isinstance(module, nn.Linear):
         return entering[:, :, None]
+    # As `F.unfold`, but as a view of the padded input and one copy, which is several times faster on a CPU.
     assert not isinstance(module.padding, str)
-    return F.unfold(entering, module.kernel_size, module.dilation, module.padding, module.stride)
+    (down, across), (step_down, step_across) = module.padding, module.stride
+    (tall, wide), (apart_down, apart_across) = module.kernel_size, module.dilation
+    padded = F.pad(entering, (across, across, down, down)).contiguous()
+    samples, channels, height, width = padded.shape
+    rows = (height - apart_down * (tall - 1) - 1) // step_down + 1
+    columns = (width - apart_across * (wide - 1) - 1) // step_across + 1
+    of_sample, of_channel, of_row, of_column = padded.stride()
+    strides = (of_row * apart_down, of_column * apart_across, of_row * step_down, of_column * step_across)
+    view = padded.as_strided((samples, channels, tall, wide, rows, columns), (of_sample, of_channel, *strides))
+    return view.reshape(samples, channels * tall * wide, rows * columns)
 
 
 def _add_one_by_one(module: nn.Conv2d | nn.Linear, entering: Tensor, gradient: Tensor, sums: _Sums) -> None:
     """Form each sample's weight gradient, D·Aᵀ with D at the outputs and A the taps: some output channels at a time."""
     samples, outputs, positions = gradient.shape
     size = module.weight[0].numel()
-    channels = max(1, _BLOCK // (samples * size))
-    together = max(1, _BLOCK // (size * positions))
+    channels = max(1, _GRADIENTS // (samples * size))
+    together = max(1, _TAPS // (size * positions))
     for first in range(0, outputs, channels):
         part = gradient[:, first : first + channels]
-        rows = [
-            torch.bmm(part[i : i + together], _taps(module, entering[i : i + together]).transpose(1, 2))
-            for i in range(0, samples, together)
-        ]
-        sums.add_rows(torch.cat(rows).flatten(1))
+        rows = gradient.new_empty(samples, part.shape[1], size)
+        for i in range(0, samples, together):
+            taps = _taps(module, entering[i : i + together])
+            torch.bmm(part[i : i + together], taps.transpose(1, 2), out=rows[i : i + together])
+        sums.add_rows(rows.flatten(1))
 
 
 def _add_by_position(taps: Tensor, gradient: Tensor, sums: _Sums) -> None:
