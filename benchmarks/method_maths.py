@@ -15,7 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torch.func import functional_call
+
 from acr.methods.gradient_similarity import gradient_similarity
+from acr.methods.metasp_influence import influences
+from acr.methods.ntk import ntk
+from acr.methods.soif_selection import KernelMachine, delete_rows, fit, row_weights
 
 
 class Block(nn.Module):
@@ -99,7 +104,78 @@ def gss(width: int, **_: int) -> None:
     )
 
 
-PARTS: dict[str, Callable[..., None]] = {"gss": gss}
+def pictures(count: int, classes: int) -> tuple[Tensor, Tensor]:
+    """Smooth images around one picture a class, so that kernels have something to see."""
+    labels = torch.randint(classes, (count,))
+    centres = F.interpolate(torch.randn(classes, 3, 4, 4), size=32, mode="bilinear")
+    return centres[labels] + F.interpolate(torch.randn(count, 3, 8, 8), size=32, mode="bilinear"), labels
+
+
+def kernel(width: int, stored: int) -> None:
+    network, (images, labels) = resnet18(width), batch(64)
+    images_a, images_b = pictures(32, 100)[0], pictures(stored + 32, 100)[0]
+    compare(
+        f"SOIF: kernel of 32 new samples with {stored} stored and 32 new (the whole one is {(stored + 32) / 32:.0f} times that)",
+        {
+            f"one training step of 64 images, width {width}": lambda: plain_step(network, images, labels),
+            "new rows of the kernel": lambda: ntk(images_a, images_b),
+        },
+    )
+
+
+def selection(width: int, stored: int) -> None:
+    network, (images, labels) = resnet18(width), batch(64)
+    rows = stored + 32
+    features, targets = pictures(rows, 100)
+    features = F.normalize(features.flatten(1)) * 2
+    gram = (features @ features.T + features.square().sum(1)).relu() / 2 + 0.7 * torch.eye(rows)
+    gram = (gram + gram.T) / 2
+    weights = row_weights(stored, 32, 5000).to(gram)
+    alpha = fit(gram, targets, weights, 100, torch.Generator().manual_seed(0))
+    machine = KernelMachine(gram, targets, alpha, 1e-3)
+    solution = machine.solve(machine.gradient(weights), weights)
+    compare(
+        f"SOIF: choose {stored} of {rows} samples, 100 classes",
+        {
+            f"one training step of 64 images, width {width}": lambda: plain_step(network, images, labels),
+            "kernel machine (L-BFGS)": lambda: fit(gram, targets, weights, 100, torch.Generator().manual_seed(0)),
+            "conjugate gradients": lambda: machine.solve(machine.gradient(weights), weights),
+            "deleting 32 rows": lambda: delete_rows(machine, weights, solution, 32, 0.5, 0.01),
+        },
+    )
+
+
+def double_backward(network: nn.Module, train: tuple[Tensor, Tensor], validations: list[tuple[Tensor, Tensor]]) -> None:
+    """The influences by differentiating through the virtual step; one step shared by all validation sets."""
+    parameters, buffers = dict(network.named_parameters()), dict(network.named_buffers())
+
+    def logits(values: dict[str, Tensor], images: Tensor) -> Tensor:
+        return functional_call(network, {**values, **{n: b.clone() for n, b in buffers.items()}}, (images,))
+
+    weights = torch.full((len(train[0]),), 1 / len(train[0]), requires_grad=True)
+    losses = F.cross_entropy(logits(parameters, train[0]), train[1], reduction="none")
+    step = torch.autograd.grad(losses @ weights, list(parameters.values()), create_graph=True)
+    virtual = {n: p - 0.1 * g for (n, p), g in zip(parameters.items(), step, strict=True)}
+    for images, labels in validations:
+        torch.autograd.grad(F.cross_entropy(logits(virtual, images), labels), weights, retain_graph=True)
+
+
+def metasp(width: int, **_: int) -> None:
+    network, train, first, second = resnet18(width).train(), batch(64), batch(50), batch(50)
+    compare(
+        f"MetaSP: influences of 64 samples on twice 50, ResNet-18 of width {width}",
+        {
+            "one training step of 64 images": lambda: plain_step(network, *train),
+            "forward mode (influences)": lambda: influences(network, *train, first, second, 0.1),
+            "double backward, shared virtual step": lambda: double_backward(network, train, [first, second]),
+            "double backward, a virtual step for each set": lambda: [
+                double_backward(network, train, [validation]) for validation in (first, second)
+            ],
+        },
+    )
+
+
+PARTS: dict[str, Callable[..., None]] = {"gss": gss, "ntk": kernel, "selection": selection, "metasp": metasp}
 
 
 def main() -> None:

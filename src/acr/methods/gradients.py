@@ -1,7 +1,7 @@
 """Whole-network gradients as one vector, and the projections of GEM and A-GEM.
 
-* GEM: Lopez-Paz and Ranzato, "Gradient episodic memory for continual learning", NeurIPS 2017, equations 9-11.
-* A-GEM: Chaudhry, Ranzato, Rohrbach and Elhoseiny, "Efficient lifelong learning with A-GEM", ICLR 2019, equation 11.
+* GEM: Lopez-Paz and Ranzato, "Gradient episodic memory for continual learning", NeurIPS 2017.
+* A-GEM: Chaudhry, Ranzato, Rohrbach and Elhoseiny, "Efficient lifelong learning with A-GEM", ICLR 2019.
 
 Both projections need inner products of vectors as long as the network. They are summed in double precision, block by
 block, so that no double copy of a whole gradient exists; all the rest of GEM happens on a matrix with one row a task.
