@@ -14,7 +14,6 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-
 from torch.func import functional_call
 
 from acr.methods.gradient_similarity import gradient_similarity
@@ -115,7 +114,7 @@ def kernel(width: int, stored: int) -> None:
     network, (images, labels) = resnet18(width), batch(64)
     images_a, images_b = pictures(32, 100)[0], pictures(stored + 32, 100)[0]
     compare(
-        f"SOIF: kernel of 32 new samples with {stored} stored and 32 new (the whole one is {(stored + 32) / 32:.0f} times that)",
+        f"SOIF: the 32 new rows of a kernel of {stored + 32} samples, of which {stored} are stored",
         {
             f"one training step of 64 images, width {width}": lambda: plain_step(network, images, labels),
             "new rows of the kernel": lambda: ntk(images_a, images_b),
@@ -128,8 +127,7 @@ def selection(width: int, stored: int) -> None:
     rows = stored + 32
     features, targets = pictures(rows, 100)
     features = F.normalize(features.flatten(1)) * 2
-    gram = (features @ features.T + features.square().sum(1)).relu() / 2 + 0.7 * torch.eye(rows)
-    gram = (gram + gram.T) / 2
+    gram = features @ features.T + 0.7 * torch.eye(rows)  # about the spectrum of the true kernel
     weights = row_weights(stored, 32, 5000).to(gram)
     alpha = fit(gram, targets, weights, 100, torch.Generator().manual_seed(0))
     machine = KernelMachine(gram, targets, alpha, 1e-3)

@@ -1,8 +1,9 @@
 """The infinite-width neural tangent kernel by which SOIF compares images.
 
-Sun, Mu and Hua, "Regularizing second-order influences for continual learning", CVPR 2023, choose stored samples with a kernel machine whose kernel is the tangent kernel (Jacot et al. 2018; for convolutions Arora et
-al. 2019) of a residual network without batch norm: a 3x3 convolution, groups of pre-activation blocks
-(ReLU - conv - ReLU - conv, plus a shortcut, which is a 3x3 convolution in each group's first block), flatten, dense.
+Sun, Mu and Hua, "Regularizing second-order influences for continual learning", CVPR 2023, choose stored samples with a
+kernel machine. Its kernel is the tangent kernel (Jacot et al. 2018; for convolutions Arora et al. 2019) of a residual
+network without batch norm: a 3x3 convolution, groups of pre-activation blocks (ReLU - conv - ReLU - conv, plus a
+shortcut, which is a 3x3 convolution in each group's first block), flatten, dense.
 
 Because the network ends in a flatten, only covariances of equal positions matter: for a pair of images one map Σ (the
 covariance of the outputs at each position) and one map Θ (their tangent kernel). With weights of variance 1 and the

@@ -1,6 +1,7 @@
 """Which of the stored and the new samples SOIF keeps: influence functions of a kernel machine, regularised.
 
-Sun, Mu and Hua, "Regularizing second-order influences for continual learning", CVPR 2023. The rows are the b new samples followed by the B stored ones, n = b + B. With K their kernel, α (n x classes) and weights w,
+Sun, Mu and Hua, "Regularizing second-order influences for continual learning", CVPR 2023. The rows are the b new
+samples followed by the B stored ones, n = b + B. With K their kernel, α (n x classes) and weights w,
 
     J(α; w) = 1/n Σ_i w_i CE((Kα)_i, y_i) + λ tr(αᵀKα),      J₀ the same without λ.
 
