@@ -213,11 +213,16 @@ def _sum_of_three(maps: Tensor, axis: int, stride: int) -> Tensor:
         index[axis] = slice(None, None, stride)
         return inside[tuple(index)]
 
-    result = tap(1 - near, 0, count).clone()  # the middle tap always lies inside
-    for offset in (-near, 2 - near):
-        first = 1 if offset < 0 else 0
-        number = (size - 1 - offset) // stride + 1 - first  # up to the last position whose tap lies inside
-        number = min(number, count - first)
-        if number > 0:
-            result.narrow(axis, first, number).add_(tap(offset, first, number))
+    # The middle tap always lies inside, the near one except at a padded first position, the far one except at the end.
+    shape = list(maps.shape)
+    shape[axis] = count
+    result = maps.new_empty(shape)
+    rest = count - near
+    if rest > 0:
+        torch.add(tap(1 - near, near, rest), tap(-near, near, rest), out=result.narrow(axis, near, rest))
+    if near:
+        result.narrow(axis, 0, 1).copy_(tap(0, 0, 1))
+    number = min((size + near - 3) // stride + 1, count)
+    if number > 0:
+        result.narrow(axis, 0, number).add_(tap(2 - near, 0, number))
     return result
