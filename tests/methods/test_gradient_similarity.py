@@ -32,8 +32,8 @@ def test_equals_a_loop_over_samples(make_network, make_batch, monkeypatch, inpla
     a, b = loop(network, images_a, labels_a), loop(network, images_b, labels_b)
     found = gradient_similarity(network, images_a, labels_a, images_b, labels_b)
     expected = F.cosine_similarity(a[:, None], b[None], dim=2)
-    torch.testing.assert_close(found.samples.double(), expected, atol=1e-6, rtol=0)
-    torch.testing.assert_close(found.batch.double(), F.cosine_similarity(a.mean(0)[None], b), atol=1e-6, rtol=0)
+    torch.testing.assert_close(found.samples, expected)
+    torch.testing.assert_close(found.batch, F.cosine_similarity(a.mean(0)[None], b))
 
 
 @pytest.mark.parametrize("options", [{"stride": (1, 2), "padding": (2, 0)}, {"dilation": (2, 1)}, {"kernel_size": 1}])
@@ -55,7 +55,7 @@ def test_group_norm_and_frozen_layers(make_network, make_batch) -> None:
     network.requires_grad_(True)
     a, b = loop(network, images_a, labels_a)[:, start:], loop(network, images_b, labels_b)[:, start:]
     expected = F.cosine_similarity(a[:, None], b[None], dim=2)
-    torch.testing.assert_close(found.samples.double(), expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(found.samples, expected)
 
 
 def test_one_sample_against_itself_and_byte_images(make_network) -> None:
@@ -71,6 +71,20 @@ def test_one_sample_against_itself_and_byte_images(make_network) -> None:
     found = gradient_similarity(Bytes(), images, torch.tensor([1]), images, torch.tensor([1]))
     assert found.samples.item() == pytest.approx(1)
     assert found.batch.item() == pytest.approx(1)
+
+
+def test_nothing_to_compare_with(make_network, make_batch) -> None:
+    network, (images, labels) = make_network(), make_batch(3)
+    assert gradient_similarity(network, images, labels, images[:0], labels[:0]).samples.shape == (3, 0)
+    assert gradient_similarity(network, images[:0], labels[:0], images, labels).batch.tolist() == [0, 0, 0]
+
+
+def test_single_precision_is_close(make_network, make_batch) -> None:
+    network, (images, labels) = make_network(), make_batch(6)
+    exact = gradient_similarity(network, images, labels, images, labels)
+    single = gradient_similarity(network.float(), images.float(), labels, images.float(), labels)
+    assert single.samples.dtype == torch.float32
+    torch.testing.assert_close(single.samples.double(), exact.samples, atol=1e-5, rtol=0)
 
 
 def test_zero_gradients_are_similar_to_nothing(make_network, make_batch) -> None:

@@ -168,6 +168,13 @@ def test_selection_fills_every_slot_once(seed: int, stored: int, batch: int, mis
     assert torch.equal(select().deleted, found.deleted)
 
 
+@pytest.mark.parametrize("kernel", [torch.eye(5), torch.zeros(5, 5), torch.full((5, 5), torch.nan)])
+def test_selection_with_nothing_to_choose_by_keeps_what_is_stored(kernel: Tensor) -> None:
+    found = select_rows(kernel, torch.zeros(5, dtype=torch.long), 3, 2, 9, 1, torch.Generator().manual_seed(0))
+    assert found.deleted.tolist() == [0, 1]
+    assert found.rows.tolist() == [2, 3, 4]
+
+
 def test_selection_refuses_other_shapes() -> None:
     with pytest.raises(ValueError, match="5 rows"):
         select_rows(torch.eye(4), torch.zeros(4, dtype=torch.long), 3, 2, 9, 2, torch.Generator())

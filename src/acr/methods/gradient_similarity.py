@@ -63,34 +63,33 @@ def gradient_similarity(
 
 
 class _Sums:
-    """Inner products of per-sample gradients, summed over layers in double precision."""
+    """Inner products of per-sample gradients, summed over layers."""
 
     def __init__(self, count_a: int, count_b: int) -> None:
-        self.count_a = count_a
-        self.inner: Tensor | float = 0.0  # Na x Nb
-        self.squares: Tensor | float = 0.0  # Na + Nb
-        self.batch_square: Tensor | float = 0.0  # of the sum over the first set
-        self._shape = (count_a, count_b)
+        self.count_a, self.count_b = count_a, count_b
+        self._inner = torch.zeros(count_a, count_b)
+        self._squares = torch.zeros(count_a + count_b)
+        self._batch_square = torch.zeros(())  # of the sum over the first set
 
     def add_rows(self, rows: Tensor) -> None:
-        """A part of the gradients of all samples, one row a sample."""
+        """Add a part of the gradients of all samples, one row a sample."""
         a, b = rows[: self.count_a], rows[self.count_a :]
-        self.add(a @ b.T, torch.linalg.vector_norm(rows, dim=1).double().square(), a.sum(0).square().sum())
+        self.add(a @ b.T, torch.linalg.vector_norm(rows, dim=1).square(), a.sum(0).square().sum())
 
     def add(self, inner: Tensor, squares: Tensor, batch_square: Tensor) -> None:
-        self.inner = self.inner + inner.double()
-        self.squares = self.squares + squares.double()
-        self.batch_square = self.batch_square + batch_square.double()
+        """Add what a part of the gradients contributes. The first part decides on device and precision."""
+        self._inner = inner + self._inner.to(inner)
+        self._squares = squares + self._squares.to(squares)
+        self._batch_square = batch_square + self._batch_square.to(batch_square)
 
     def cosines(self) -> GradientSimilarity:
-        inner = torch.as_tensor(self.inner).expand(self._shape)
-        norms = torch.as_tensor(self.squares).expand(sum(self._shape)).sqrt()
+        """All cosines, once every layer has been added."""
+        norms = self._squares.sqrt()
         norm_a, norm_b = norms[: self.count_a], norms[self.count_a :]
-        tiny = torch.finfo(torch.float64).tiny
-        batch_norm = torch.as_tensor(self.batch_square).sqrt()
-        samples = inner / (norm_a[:, None] * norm_b).clamp_min(tiny)
-        batch = inner.sum(0) / (batch_norm * norm_b).clamp_min(tiny)
-        return GradientSimilarity(samples.clamp(-1, 1).float(), batch.clamp(-1, 1).float())
+        tiny = torch.finfo(norms.dtype).tiny
+        samples = self._inner / (norm_a[:, None] * norm_b).clamp_min(tiny)
+        batch = self._inner.sum(0) / (self._batch_square.sqrt() * norm_b).clamp_min(tiny)
+        return GradientSimilarity(samples.clamp(-1, 1), batch.clamp(-1, 1))
 
 
 def _trains(parameter: Tensor | None) -> bool:
@@ -245,7 +244,7 @@ def _add_by_position(taps: Tensor, gradient: Tensor, sums: _Sums) -> None:
 
     pairs = flat(taps[:count_a]) @ flat(taps[count_a:]).T
     pairs *= flat(gradient[:count_a]) @ flat(gradient[count_a:]).T
-    inner = pairs.view(count_a, positions, -1, positions).sum((1, 3))
+    inner = pairs.view(count_a, positions, sums.count_b, positions).sum((1, 3))
     squares = (torch.bmm(taps.transpose(1, 2), taps) * torch.bmm(gradient.transpose(1, 2), gradient)).sum((1, 2))
     together = flat(gradient[:count_a]).T @ flat(taps[:count_a])
     sums.add(inner, squares, together.square().sum())

@@ -103,8 +103,8 @@ def _products(a: Tensor, b: Tensor, scale_a: float, scale_b: float) -> NDArray[n
     """The inner products of the rows of a/scale_a and b/scale_b, in double precision."""
     total = torch.zeros(len(a), len(b), dtype=torch.float64)
     for start in range(0, a.shape[1], _BLOCK):
-        block_a = a[:, start : start + _BLOCK].detach().to("cpu", torch.float64) / scale_a
-        block_b = b[:, start : start + _BLOCK].detach().to("cpu", torch.float64) / scale_b
+        block_a = a[:, start : start + _BLOCK].detach().cpu().double() / scale_a
+        block_b = b[:, start : start + _BLOCK].detach().cpu().double() / scale_b
         total += block_a @ block_b.T
     return total.numpy()
 
