@@ -43,9 +43,10 @@ def influences(
     Since ∂θ'/∂ε_i = -(η/M) ∇ℓ_i(θ), the influence is -(η/M) ⟨∇ℓ_i(θ), ∇ℓ̄(V; θ')⟩: the derivative of all ℓ_i along one
     direction, v = ∇ℓ̄(V; θ'). So a forward-mode derivative (`torch.func.jvp`) along v gives the influences of all
     samples at once, and the virtual step needs no graph of itself. On a ResNet-18 of width 16 and 32, with 64 samples
-    and twice 50 for validation, that took .6 to .8 of the time of double backward through one shared virtual step, .5
-    to .75 of that through a virtual step of its own for each set, and half the additional memory. Finite differences
-    took .75 to .8 of its time, but were off by a tenth of the largest influence in single precision.
+    and twice 50 for validation, that took .6 to .9 of the time of double backward through one shared virtual step, .5
+    to .75 of that through a virtual step of its own for each set (ranges over runs on a busy machine), and at width
+    32 half the additional memory. Finite differences took about .75 of its time, but with the one step size tried were
+    off by .1 to .2 of the largest influence in single precision.
 
     Batch norm is used in the mode that the network is in; in training mode a sample's loss depends on its whole batch,
     as it does in training. Parameters, gradients and running averages stay as they are.
