@@ -1,0 +1,250 @@
+"""Cosine similarities of single-sample gradients, as GSS scores its samples, without holding the gradients.
+
+Aljundi, Lin, Goujaud and Bengio, "Gradient based sample selection for online continual learning", NeurIPS 2019
+(the greedy variant). Taken literally it needs one backward pass a sample and a gradient as long as the network for
+each. Here one backward pass of all samples is enough, because evaluation-mode batch norm keeps samples apart: what
+arrives at a layer's output belongs to one sample only, and with the layer's input it gives that sample's gradient of
+that layer. The gradients' inner products are the sum over the layers, so each layer's are formed when the backward
+pass reaches it and forgotten at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+_GRADIENTS = 1 << 23  # numbers of per-sample gradients that exist at a time (32 MB)
+_TAPS = 1 << 20  # numbers of unfolded inputs at a time: few enough to stay in the cache
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class GradientSimilarity:
+    """Cosines between gradients: 0 where one of the two is zero."""
+
+    samples: Tensor
+    """Na x Nb: every sample of the first set against every sample of the second."""
+    batch: Tensor
+    """Nb: the gradient of the first set's mean loss against every sample of the second."""
+
+
+def cross_entropy_each(logits: Tensor, labels: Tensor) -> Tensor:
+    """The cross-entropy of every sample."""
+    return F.cross_entropy(logits, labels, reduction="none")
+
+
+def gradient_similarity(
+    network: nn.Module,
+    images_a: Tensor,
+    labels_a: Tensor,
+    images_b: Tensor,
+    labels_b: Tensor,
+    loss: Loss = cross_entropy_each,
+) -> GradientSimilarity:
+    """Cosines of the gradients, over all trainable parameters, of single samples' losses in evaluation mode.
+
+    `loss` maps logits and labels to one loss a sample. The network may consist of convolutions, linear layers and
+    batch or group norms (each used once a pass) and whatever has no parameters and keeps samples apart; anything
+    else is refused. Gradients, buffers and the training mode of the network are left as they were.
+    """
+    _refuse_unsupported(network)
+    sums = _Sums(len(images_a), len(images_b))
+    with _evaluation_mode(network), _watched(network, sums) as entries, torch.enable_grad():
+        losses = loss(network(torch.cat([images_a, images_b])), torch.cat([labels_a, labels_b]))
+        torch.autograd.grad(losses.sum(), entries)
+    return sums.cosines()
+
+
+class _Sums:
+    """Inner products of per-sample gradients, summed over layers."""
+
+    def __init__(self, count_a: int, count_b: int) -> None:
+        self.count_a, self.count_b = count_a, count_b
+        self._inner = torch.zeros(count_a, count_b)
+        self._squares = torch.zeros(count_a + count_b)
+        self._batch_square = torch.zeros(())  # of the sum over the first set
+
+    def add_rows(self, rows: Tensor) -> None:
+        """Add a part of the gradients of all samples, one row a sample."""
+        a, b = rows[: self.count_a], rows[self.count_a :]
+        self.add(a @ b.T, torch.linalg.vector_norm(rows, dim=1).square(), a.sum(0).square().sum())
+
+    def add(self, inner: Tensor, squares: Tensor, batch_square: Tensor) -> None:
+        """Add what a part of the gradients contributes. The first part decides on device and precision."""
+        self._inner = inner + self._inner.to(inner)
+        self._squares = squares + self._squares.to(squares)
+        self._batch_square = batch_square + self._batch_square.to(batch_square)
+
+    def cosines(self) -> GradientSimilarity:
+        """All cosines, once every layer has been added."""
+        norms = self._squares.sqrt()
+        norm_a, norm_b = norms[: self.count_a], norms[self.count_a :]
+        tiny = torch.finfo(norms.dtype).tiny
+        samples = self._inner / (norm_a[:, None] * norm_b).clamp_min(tiny)
+        batch = self._inner.sum(0) / (self._batch_square.sqrt() * norm_b).clamp_min(tiny)
+        return GradientSimilarity(samples.clamp(-1, 1), batch.clamp(-1, 1))
+
+
+def _trains(parameter: Tensor | None) -> bool:
+    return parameter is not None and parameter.requires_grad
+
+
+def _refuse_unsupported(network: nn.Module) -> None:
+    for name, module in network.named_modules():
+        if not any(p.requires_grad for p in module.parameters(recurse=False)):
+            continue
+        reason = None
+        if isinstance(module, nn.Conv2d):
+            if module.groups != 1 or module.padding_mode != "zeros" or isinstance(module.padding, str):
+                reason = "only ungrouped convolutions with zero padding of a given width are supported"
+        elif isinstance(module, nn.BatchNorm2d):
+            if module.running_mean is None:
+                reason = "without running averages batch norm makes samples depend on each other"
+        elif not isinstance(module, nn.Linear | nn.GroupNorm):
+            reason = "only Conv2d, Linear, BatchNorm2d and GroupNorm layers are supported"
+        if reason:
+            where = f"layer {name!r}" if name else "the network itself"
+            raise ValueError(f"No per-sample gradients for {where} ({type(module).__name__}): {reason}.")
+
+
+@contextmanager
+def _evaluation_mode(network: nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+@contextmanager
+def _watched(network: nn.Module, sums: _Sums) -> Iterator[list[Tensor]]:
+    """While this lasts, a backward pass through the network adds every layer's share to the sums.
+
+    Yields the inputs of the layers that nothing differentiable comes before: differentiating with respect to these
+    takes the pass through all layers and spares it the parameters' own gradients.
+    """
+    entries: list[Tensor] = []
+    used: set[nn.Module] = set()
+
+    def before(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        if inputs[0].requires_grad:
+            return inputs
+        entries.append(inputs[0].detach().requires_grad_())
+        return (entries[-1], *inputs[1:])
+
+    def after(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        if module in used:
+            raise ValueError(
+                f"A {type(module).__name__} is used twice in one pass: its gradients cannot be told apart."
+            )
+        used.add(module)
+        entering, version = inputs[0].detach(), inputs[0]._version
+
+        def arrived(gradient: Tensor) -> None:
+            if entering._version != version:
+                raise ValueError(f"The input of a {type(module).__name__} was changed in place after its use.")
+            with torch.no_grad():
+                _add_layer(module, entering, gradient, sums)
+
+        output.register_hook(arrived)  # type: ignore[no-untyped-call]
+
+    layers = [m for m in network.modules() if any(p.requires_grad for p in m.parameters(recurse=False))]
+    handles = [layer.register_forward_pre_hook(before) for layer in layers]
+    handles += [layer.register_forward_hook(after) for layer in layers]
+    try:
+        yield entries
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _add_layer(module: nn.Module, entering: Tensor, gradient: Tensor, sums: _Sums) -> None:
+    """Add a layer's share, given its input and the gradient of the summed loss with respect to its output."""
+    if isinstance(module, nn.BatchNorm2d | nn.GroupNorm):
+        if _trains(module.weight):
+            sums.add_rows((gradient * _normalised(module, entering)).flatten(2).sum(2))
+        if _trains(module.bias):
+            sums.add_rows(gradient.flatten(2).sum(2))
+        return
+    assert isinstance(module, nn.Conv2d | nn.Linear)
+    if isinstance(module, nn.Linear) and entering.dim() != 2:
+        raise ValueError(f"A linear layer's input must be samples x features, not {tuple(entering.shape)}.")
+    gradient = gradient.flatten(2) if gradient.dim() > 2 else gradient[:, :, None]  # samples x outputs x positions
+    if _trains(module.bias):
+        sums.add_rows(gradient.sum(2))
+    if not _trains(module.weight):
+        return
+    if _few_positions(sums.count_a, module.weight[0].numel(), *gradient.shape):
+        _add_by_position(_taps(module, entering), gradient, sums)
+    else:
+        _add_one_by_one(module, entering, gradient, sums)
+
+
+def _few_positions(count_a: int, size: int, samples: int, outputs: int, positions: int) -> bool:
+    """Whether pairs of positions take fewer multiplications than whole gradients: many channels, few positions."""
+    pairs = count_a * (samples - count_a)
+    by_position = (pairs + samples) * positions**2 * (outputs + size) + count_a * positions * outputs * size
+    return by_position < (samples * positions + pairs) * outputs * size
+
+
+def _normalised(module: nn.BatchNorm2d | nn.GroupNorm, entering: Tensor) -> Tensor:
+    if isinstance(module, nn.GroupNorm):
+        return F.group_norm(entering, module.num_groups, eps=module.eps)
+    return F.batch_norm(entering, module.running_mean, module.running_var, eps=module.eps)
+
+
+def _taps(module: nn.Conv2d | nn.Linear, entering: Tensor) -> Tensor:
+    """What each weight of a filter is multiplied with: samples x weights x positions."""
+    if isinstance(module, nn.Linear):
+        return entering[:, :, None]
+    # As `F.unfold`, but as a view of the padded input and one copy, which is several times faster on a CPU.
+    assert not isinstance(module.padding, str)
+    (down, across), (step_down, step_across) = module.padding, module.stride
+    (tall, wide), (apart_down, apart_across) = module.kernel_size, module.dilation
+    padded = F.pad(entering, (across, across, down, down)).contiguous()
+    samples, channels, height, width = padded.shape
+    rows = (height - apart_down * (tall - 1) - 1) // step_down + 1
+    columns = (width - apart_across * (wide - 1) - 1) // step_across + 1
+    of_sample, of_channel, of_row, of_column = padded.stride()
+    strides = (of_row * apart_down, of_column * apart_across, of_row * step_down, of_column * step_across)
+    view = padded.as_strided((samples, channels, tall, wide, rows, columns), (of_sample, of_channel, *strides))
+    return view.reshape(samples, channels * tall * wide, rows * columns)
+
+
+def _add_one_by_one(module: nn.Conv2d | nn.Linear, entering: Tensor, gradient: Tensor, sums: _Sums) -> None:
+    """Form each sample's weight gradient, D·Aᵀ with D at the outputs and A the taps: some output channels at a time."""
+    samples, outputs, positions = gradient.shape
+    size = module.weight[0].numel()
+    channels = max(1, _GRADIENTS // (samples * size))
+    together = max(1, _TAPS // (size * positions))
+    for first in range(0, outputs, channels):
+        part = gradient[:, first : first + channels]
+        rows = gradient.new_empty(samples, part.shape[1], size)
+        for i in range(0, samples, together):
+            taps = _taps(module, entering[i : i + together])
+            torch.bmm(part[i : i + together], taps.transpose(1, 2), out=rows[i : i + together])
+        sums.add_rows(rows.flatten(1))
+
+
+def _add_by_position(taps: Tensor, gradient: Tensor, sums: _Sums) -> None:
+    """Form no gradient: ⟨D·Aᵀ, E·Bᵀ⟩ is the sum over pairs of positions of (DᵀE) times (AᵀB)."""
+    positions, count_a = gradient.shape[2], sums.count_a
+
+    def flat(values: Tensor) -> Tensor:  # (samples · positions) x channels
+        return values.transpose(1, 2).flatten(0, 1)
+
+    pairs = flat(taps[:count_a]) @ flat(taps[count_a:]).T
+    pairs *= flat(gradient[:count_a]) @ flat(gradient[count_a:]).T
+    inner = pairs.view(count_a, positions, sums.count_b, positions).sum((1, 3))
+    squares = (torch.bmm(taps.transpose(1, 2), taps) * torch.bmm(gradient.transpose(1, 2), gradient)).sum((1, 2))
+    together = flat(gradient[:count_a]).T @ flat(taps[:count_a])
+    sums.add(inner, squares, together.square().sum())

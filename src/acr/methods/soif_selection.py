@@ -1,0 +1,230 @@
+"""Which of the stored and the new samples SOIF keeps: influence functions of a kernel machine, regularised.
+
+Sun, Mu and Hua, "Regularizing second-order influences for continual learning", CVPR 2023. The rows are the b new
+samples followed by the B stored ones, n = b + B. With K their kernel, α (n x classes) and weights w,
+
+    J(α; w) = 1/n Σ_i w_i CE((Kα)_i, y_i) + λ tr(αᵀKα),      J₀ the same without λ.
+
+α minimises J for weights ω that count a stored row once and a new one b/(samples seen), its share of the stream. With
+s = H⁻¹∇J₀(α; ω), H the Hessian of J, the influence of row i is I_i = -∂/∂w_i ⟨∇J, s⟩. Deleting rows changes the
+influences that later selections will see; the regulariser is the change of that second-order term's size,
+I²_i = ∂/∂w_i ‖∇J₀(α; δ) - μ ∇²J(α; δ) s‖ with δ = ±(ω - w), the sign that makes its sum positive. Rows leave one by
+one, each time the one with the largest I_i + ν I²_i, and its w becomes 0.
+
+All derivatives are in closed form. With P the softmax outputs, R = P - Y, U = Ks and C_i u = p_i∘u - p_i⟨p_i,u⟩ the
+curvature of row i's cross-entropy,
+
+    ∇J₀ = K(w∘R)/n,   ∇²J·d = K(w∘C(Kd))/n + 2λKd,   I_i = -⟨R_i, U_i⟩/n,
+    I²_i = ∓⟨q_i, (KF)_i⟩/‖F‖  with  q = (R - μ C(U))/n  and  F = K(δ∘q) - 2μλU,
+
+and a deletion adds one outer product to F and one to KF, so that it costs one product of K with a vector.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+_RESTARTS = 5
+_LOST = 10.0  # an objective above this has diverged: a constant prediction costs log(classes)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What to do with b new samples (rows 0..b-1) and B slots (rows b..b+B-1)."""
+
+    deleted: Tensor
+    """The b rows that go, in the order of their deletion."""
+    slots: Tensor
+    """Slots that are overwritten, ascending."""
+    new_rows: Tensor
+    """The new sample that each of those slots gets, ascending."""
+    rows: Tensor
+    """The row that each of the B slots holds afterwards."""
+
+
+def select_rows(
+    kernel: Tensor,
+    labels: Tensor,
+    stored_count: int,
+    batch: int,
+    seen: int,
+    num_classes: int,
+    generator: torch.Generator,
+    *,
+    mu: float = 0.5,
+    nu: float = 0.01,
+    ridge: float = 1e-3,
+    misplaced: bool = False,
+) -> Selection:
+    """Choose B = `stored_count` of b + B samples, given their kernel and labels, new samples first.
+
+    `seen` counts the samples of the stream before this batch; labels lie below `num_classes`. `misplaced` puts the
+    new samples' weight on the last b stored rows instead, as the released program does.
+    """
+    rows = batch + stored_count
+    if kernel.shape != (rows, rows) or labels.shape != (rows,):
+        raise ValueError(
+            f"{rows} rows need a kernel of {rows} x {rows} and {rows} labels, not "
+            f"{tuple(kernel.shape)} and {tuple(labels.shape)}."
+        )
+    weights = row_weights(stored_count, batch, seen, misplaced).to(kernel)
+    alpha = fit(kernel, labels, weights, num_classes, generator, ridge)
+    machine = KernelMachine(kernel, labels, alpha, ridge)
+    solution = machine.solve(machine.gradient(weights), weights)
+    deleted = delete_rows(machine, weights, solution, batch, mu, nu)
+    return _selection(deleted, stored_count, batch)
+
+
+def row_weights(stored_count: int, batch: int, seen: int, misplaced: bool = False) -> Tensor:
+    """ω: 1 for a stored row, b/seen for a new one."""
+    weights = torch.ones(batch + stored_count, dtype=torch.float64)
+    share = batch / max(seen, 1)
+    if misplaced:
+        weights[stored_count:] = share
+    else:
+        weights[:batch] = share
+    return weights
+
+
+def fit(
+    kernel: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    num_classes: int,
+    generator: torch.Generator,
+    ridge: float = 1e-3,
+    max_iterations: int = 300,
+) -> Tensor:
+    """The α that minimises J, by L-BFGS with a fixed step of .25 from a small random start.
+
+    Without a line search the iteration may run away; then it starts again from other numbers. Should it never end
+    well, α = 0, which says nothing about any class, is the answer.
+    """
+    targets = F.one_hot(labels, num_classes).to(kernel)
+    rows = len(kernel)
+
+    for _ in range(_RESTARTS + 1):
+        start = 0.01 * torch.randn(rows, num_classes, generator=generator)
+        alpha = start.to(kernel).requires_grad_()
+        optimiser = torch.optim.LBFGS([alpha], lr=0.25, max_iter=max_iterations, history_size=10)
+
+        @torch.no_grad()
+        def objective(alpha: Tensor = alpha) -> Tensor:
+            logits = kernel @ alpha
+            log_probabilities = logits.log_softmax(1)
+            loss = -(weights @ (log_probabilities * targets).sum(1)) / rows + ridge * (alpha * logits).sum()
+            residual = (log_probabilities.exp() - targets) * weights[:, None] / rows
+            alpha.grad = kernel @ (residual + 2 * ridge * alpha)
+            return loss
+
+        optimiser.step(objective)  # type: ignore[no-untyped-call]
+        if float(objective()) <= _LOST:  # not so where it is NaN
+            return alpha.detach()
+    return torch.zeros(rows, num_classes).to(kernel)
+
+
+class KernelMachine:
+    """Derivatives of J at one α."""
+
+    def __init__(self, kernel: Tensor, labels: Tensor, alpha: Tensor, ridge: float) -> None:
+        self.kernel, self.ridge = kernel, ridge
+        self.probabilities = (kernel @ alpha).softmax(1)
+        self.residual = self.probabilities - F.one_hot(labels, alpha.shape[1]).to(kernel)
+
+    def gradient(self, weights: Tensor) -> Tensor:
+        """∇J₀(α; w)."""
+        return self.kernel @ (weights[:, None] * self.residual) / len(self.kernel)
+
+    def curvature(self, values: Tensor) -> Tensor:
+        """Each row times the Hessian of its cross-entropy with respect to its logits."""
+        scaled = self.probabilities * values
+        return scaled - self.probabilities * scaled.sum(1, keepdim=True)
+
+    def hessian_times(self, direction: Tensor, weights: Tensor) -> Tensor:
+        """∇²J(α; w) times a direction."""
+        curved = weights[:, None] * self.curvature(self.kernel @ direction) / len(self.kernel)
+        return self.kernel @ (curved + 2 * self.ridge * direction)
+
+    def solve(self, target: Tensor, weights: Tensor, max_iterations: int = 50, tolerance: float = 1e-6) -> Tensor:
+        """∇²J(α; w)⁻¹ times the target, by conjugate gradients."""
+        solution, residual = torch.zeros_like(target), target.clone()
+        direction, square = residual.clone(), residual.square().sum()
+        goal = tolerance**2 * square
+        for _ in range(max_iterations):
+            if square <= goal:
+                break
+            product = self.hessian_times(direction, weights)
+            curvature = (direction * product).sum()
+            if curvature <= 0:  # rounding has the last word: nothing more to gain in this direction
+                break
+            step = square / curvature
+            solution += step * direction
+            residual -= step * product
+            previous, square = square, residual.square().sum()
+            direction = residual + (square / previous) * direction
+        return solution
+
+    def first_order(self, solution: Tensor) -> Tensor:
+        """I: the influence of every row, given s."""
+        return -(self.residual * (self.kernel @ solution)).sum(1) / len(self.kernel)
+
+
+class SecondOrder:
+    """I² of every row while rows are being deleted."""
+
+    def __init__(self, machine: KernelMachine, weights: Tensor, solution: Tensor, mu: float) -> None:
+        image = machine.kernel @ solution
+        self._kernel = machine.kernel
+        self._direction = (machine.residual - mu * machine.curvature(image)) / len(image)  # q
+        self._difference = weights - 1  # ω - w
+        self._offset = 2 * mu * machine.ridge * image
+        self._offset_image = self._kernel @ self._offset
+        self._sum = self._kernel @ (self._difference[:, None] * self._direction)  # K((ω - w)∘q)
+        self._sum_image = self._kernel @ self._sum
+
+    def delete(self, row: int) -> None:
+        """Set the row's w to 0."""
+        self._difference[row] += 1
+        column = self._kernel[:, row]
+        self._sum += torch.outer(column, self._direction[row])
+        self._sum_image += torch.outer(self._kernel @ column, self._direction[row])
+
+    def norm(self) -> Tensor:
+        """‖∇J₀(α; δ) - μ ∇²J(α; δ) s‖."""
+        return torch.linalg.vector_norm(self._sum - self._sign() * self._offset)
+
+    def influences(self) -> Tensor:
+        """The derivative of the norm with respect to every row's w."""
+        image = self._sum_image - self._sign() * self._offset_image
+        return -(self._direction * image).sum(1) / self.norm().clamp_min(torch.finfo(image.dtype).tiny)
+
+    def _sign(self) -> float:
+        return 1.0 if self._difference.sum() > 0 else -1.0
+
+
+def delete_rows(machine: KernelMachine, weights: Tensor, solution: Tensor, count: int, mu: float, nu: float) -> Tensor:
+    """Delete rows one by one, each time the one whose I + ν I² is largest; the lowest row where two are equal."""
+    first_order = machine.first_order(solution)
+    second_order = SecondOrder(machine, weights, solution, mu)
+    gone = torch.zeros(len(weights), dtype=torch.bool, device=weights.device)
+    deleted = []
+    for _ in range(count):
+        scores = torch.nan_to_num(first_order + nu * second_order.influences())
+        row = int(scores.masked_fill(gone, -torch.inf).argmax())
+        gone[row] = True
+        second_order.delete(row)
+        deleted.append(row)
+    return torch.tensor(deleted, dtype=torch.long)
+
+
+def _selection(deleted: Tensor, stored_count: int, batch: int) -> Selection:
+    kept = torch.ones(batch + stored_count, dtype=torch.bool)
+    kept[deleted] = False
+    slots, new_rows = (~kept[batch:]).nonzero()[:, 0], kept[:batch].nonzero()[:, 0]
+    rows = torch.arange(batch, batch + stored_count)
+    rows[slots] = new_rows
+    return Selection(deleted, slots, new_rows, rows)
