@@ -92,6 +92,11 @@ def to_array(image: Image.Image) -> Images:
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
+def to_picture(pixels: Images) -> Image.Image:
+    """The inverse of :func:`to_array`."""
+    return Image.fromarray(pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
+
+
 def resize(images: Images, size: int, *, quiet: bool = True) -> Images:
     """Images ``N x C x H x W`` by the rule of :func:`fit`; as they are if they have that size."""
     if images.shape[2:] == (size, size):
@@ -99,10 +104,7 @@ def resize(images: Images, size: int, *, quiet: bool = True) -> Images:
     out = np.empty((len(images), images.shape[1], size, size), np.uint8)
     with progress("Resizing", len(images), quiet=quiet) as advance:
         for i, pixels in enumerate(images):
-            picture = Image.fromarray(
-                pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0))
-            )
-            out[i] = to_array(fit(picture, size))
+            out[i] = to_array(fit(to_picture(pixels), size))
             advance(1)
     return out
 
