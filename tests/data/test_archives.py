@@ -94,7 +94,13 @@ def test_an_accepted_name_stays_inside(parts: list[str], separator: str) -> None
 
 @pytest.mark.parametrize(
     ("kind", "link"),
-    [(tarfile.SYMTYPE, "/etc"), (tarfile.SYMTYPE, "../.."), (tarfile.LNKTYPE, "/etc/passwd"), (tarfile.CHRTYPE, ""), (tarfile.FIFOTYPE, "")],
+    [
+        (tarfile.SYMTYPE, "/etc"),
+        (tarfile.SYMTYPE, "../.."),
+        (tarfile.LNKTYPE, "/etc/passwd"),
+        (tarfile.CHRTYPE, ""),
+        (tarfile.FIFOTYPE, ""),
+    ],
 )
 def test_links_and_devices_in_a_tar_are_refused(stage: Path, kind: bytes, link: str) -> None:
     info = tarfile.TarInfo()

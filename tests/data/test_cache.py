@@ -101,7 +101,7 @@ def test_a_full_disk_is_told_plainly(tmp_path: Path) -> None:
     def full(writer: Writer) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.raises(AcrError, match="disk is full.*--data-cache"):
+    with pytest.raises(AcrError, match=r"disk is full.*--data-cache"):
         open_or_build(tmp_path, KEY, full)
     (tmp_path / "file").write_text("")
     with pytest.raises(AcrError, match="could not be written"):
