@@ -1,5 +1,6 @@
 """Images of one's own, as messy as they come."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +137,31 @@ def test_a_link_to_nothing_is_unreadable_until_it_leads_somewhere(tmp_path: Path
     assert len(load_dataset(f"folder:{tmp_path / 'set'}", skip_broken=True).notes["skipped"]) == 1
     save(tmp_path / "later.png", picture(99))
     assert "skipped" not in load_dataset(f"folder:{tmp_path / 'set'}").notes
+
+
+def test_names_that_are_no_text_are_told_in_a_printable_way(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        for i in range(2):
+            save(tmp_path / f"set/{name}/{i}.png", picture(i))
+    try:
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/set/a/caf\xe9.png")).write_bytes(b"no picture")
+    except OSError:
+        pytest.skip("this file system only takes names that are text")
+    with pytest.raises(InputError, match="caf") as caught:
+        load_dataset(f"folder:{tmp_path / 'set'}")
+    str(caught.value).encode()
+    assert check(f"folder:{tmp_path / 'set'}").errors[0].encode()
+
+
+def test_a_class_without_a_readable_image_is_told_with_its_files(tmp_path: Path) -> None:
+    for i in range(2):
+        save(tmp_path / f"set/train/a/{i}.png", picture(i))
+        save(tmp_path / f"set/train/b/{i}.png", picture(i + 5))
+    save(tmp_path / "set/test/a/0.png", picture(20))
+    (tmp_path / "set/test/b").mkdir()
+    (tmp_path / "set/test/b/0.png").write_bytes(b"no picture")
+    report = check(f"folder:{tmp_path / 'set'}")
+    assert "test/b/0.png" in report.errors[0]
 
 
 def test_folders_that_link_in_circles_end(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from acr.data.cache import Writer
-from acr.data.decoded import SHOWN
+from acr.data.decoded import list_broken
 from acr.data.decoding import decode_files, fit, floats_to_bytes, resize, to_array, to_rgb
 from acr.data.images import Images, ImageSet
 from acr.data.progress import progress
@@ -41,7 +41,7 @@ def images_of_folder(folder: Path, size: int, *, skip_broken: bool, quiet: bool)
     finally:
         tree.close()
     if broken and not skip_broken:
-        listed = "".join(f"\n  {rows[row][1]}: {broken[row]}" for row in sorted(broken)[:SHOWN])
+        listed = list_broken([(rows[row][1], reason) for row, reason in sorted(broken.items())])
         raise InputError(f"{folder}: {len(broken)} unreadable files:{listed}\nLeave them out with skip_broken=True.")
     good = np.array([row for row in range(len(rows)) if row not in broken], dtype=np.int64)
     if broken:

@@ -74,8 +74,7 @@ class Writer:
             np.lib.format.write_array_header_1_0(file, header)
             size = file.tell() + int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
             file.flush()
-            if hasattr(os, "posix_fallocate"):  # a full disk is an error here; later, through the map, it would kill us
-                os.posix_fallocate(file.fileno(), 0, size)
+            _take_space(file.fileno(), size)
             file.truncate(size)
         return _load(path, "r+")
 
@@ -210,6 +209,17 @@ def _remove_leftovers(place: Path) -> None:
     """Temporary folders of builders that were killed; called only under the lock, when no other can be alive."""
     for folder in place.parent.glob(f".{place.name}.*.part"):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _take_space(descriptor: int, size: int) -> None:
+    """A full disk is an error here; later, when a mapped page finds no room, it would kill the process."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):  # file systems that cannot promise
+            raise
 
 
 def _explain(error: OSError, place: Path) -> AcrError | None:

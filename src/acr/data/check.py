@@ -56,7 +56,7 @@ def check(
         report.errors.append(str(error))
         return report
     for file, reason in data.notes.get("skipped", ()):
-        report.errors.append(f"unreadable: {file}: {reason}")
+        report.errors.append(f"unreadable: {file}: {reason}".encode("utf-8", "backslashreplace").decode())
     _describe(report, data)
     _check_classes(report, data, spec)
     _check_constants(report, data, spec)

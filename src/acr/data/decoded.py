@@ -95,6 +95,14 @@ def from_arrays(
     )
 
 
+def list_broken(broken: Sequence[Sequence[str]]) -> str:
+    """Files and reasons, a line each; after the first, only their number. Odd bytes in names are made printable."""
+    lines = [f"\n  {file}: {reason}" for file, reason in broken[:SHOWN]]
+    if len(broken) > SHOWN:
+        lines.append(f"\n  and {len(broken) - SHOWN} more")
+    return "".join(lines).encode("utf-8", "backslashreplace").decode()
+
+
 def files_identity(paths: Sequence[Path]) -> str:
     """Changes when any of these files is another one, by path, size and time of change."""
     marks = [(str(path.resolve()), (status := path.stat()).st_size, status.st_mtime_ns) for path in paths]
@@ -141,10 +149,8 @@ def _complete(spec: DataSpec, request: Request, entry: Entry, where: Path) -> Da
     name = request.name
     broken = entry.notes["broken"]
     if broken and not request.skip_broken:
-        listed = "".join(f"\n  {file}: {reason}" for file, reason in broken[:SHOWN])
-        more = f"\n  and {len(broken) - SHOWN} more" if len(broken) > SHOWN else ""
         raise InputError(
-            f"{name}: {len(broken)} unreadable files in {where}:{listed}{more}\n"
+            f"{name}: {len(broken)} unreadable files in {where}:{list_broken(broken)}\n"
             "Mend or remove them, or leave them out with --skip-broken."
         )
     notes: dict[str, Any] = {"location": str(where), "layout": entry.notes["layout"], "cache": str(entry.folder)}
@@ -156,14 +162,19 @@ def _complete(spec: DataSpec, request: Request, entry: Entry, where: Path) -> Da
         test = ImageSet(_pixels(entry, "test"), _labels(entry, "test"), class_names)
     else:
         train, test, notes["holdout"] = _held_out(name, request.seed, train, entry)
+    unread = f" Unreadable files:{list_broken(broken)}" if broken else ""
     if len(train) == 0:
-        raise InputError(f"{name}: there are no training images in {where}.")
+        raise InputError(f"{name}: there are no training images in {where}.{unread}")
     if missing := sorted(set(test.classes) - set(train.classes)):
         names = ", ".join(test.class_names[label] for label in missing[:SHOWN])
-        raise InputError(f"{name}: no training images of {len(missing)} classes that have test images: {names}.")
+        raise InputError(
+            f"{name}: no training images of {len(missing)} classes that have test images: {names}.{unread}"
+        )
     if missing := sorted(set(train.classes) - set(test.classes)):
         names = ", ".join(train.class_names[label] for label in missing[:SHOWN])
-        raise InputError(f"{name}: no test images of {len(missing)} classes that have training images: {names}.")
+        raise InputError(
+            f"{name}: no test images of {len(missing)} classes that have training images: {names}.{unread}"
+        )
     if spec.mean is not None and spec.std is not None:
         mean, std = spec.mean, spec.std
         notes["normalisation"] = "published constants"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -206,6 +207,7 @@ def _decode_elsewhere(
 
 def work() -> None:
     """What a child process does: its share of the files, telling its parent how far it is."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it ends us
     job = json.loads(sys.stdin.buffer.read())
     root = Path(job["root"])
     tree: Tree = FolderTree(root, listed=False) if root.is_dir() else open_tree(root)
@@ -213,4 +215,7 @@ def work() -> None:
     for start in range(0, len(jobs), _REPORT_EVERY):
         part = jobs[start : start + _REPORT_EVERY]
         broken = _decode_here(tree, part, out, job["size"], lambda amount: None)
-        print(json.dumps({"done": len(part), "broken": list(broken.items())}), flush=True)
+        try:
+            print(json.dumps({"done": len(part), "broken": list(broken.items())}), flush=True)
+        except BrokenPipeError:  # nobody waits for us any more
+            os._exit(1)
