@@ -120,6 +120,8 @@ def test_an_archive_cut_short_is_refused(stage: Path) -> None:
         for length in (0, 10, 1000, len(whole) // 2, len(whole) - 4):
             archive.write_bytes(whole[:length])
             refused(stage, archive, "cut short or damaged")
+            with pytest.raises(InputError, match="cut short or damaged"):
+                read_members(archive, lambda name: True)
 
 
 def test_a_flipped_byte_in_an_archive_is_noticed(stage: Path) -> None:

@@ -108,6 +108,23 @@ def test_a_full_disk_is_told_plainly(tmp_path: Path) -> None:
         open_or_build(tmp_path / "file", KEY, build)
 
 
+def test_space_is_taken_before_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, offset: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full, raising=False)
+    for fill in (build, lambda writer: writer.save("a", np.arange(5))):
+        with pytest.raises(AcrError, match="disk is full"):
+            open_or_build(tmp_path, KEY, fill)
+
+
+def test_only_plain_arrays_are_kept(tmp_path: Path) -> None:
+    entry = open_or_build(tmp_path, {}, lambda writer: (writer.save("n", 5), writer.save("t", np.array(["ä", "b"]))))
+    assert (int(entry.arrays["n"]), entry.arrays["t"].tolist()) == (5, ["ä", "b"])
+    with pytest.raises(ValueError, match="objects"):
+        Writer(tmp_path).save("o", np.array([{}], dtype=object))
+
+
 def test_an_error_of_the_source_is_not_called_the_caches(tmp_path: Path) -> None:
     def unreadable(writer: Writer) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", "/source/picture.png")

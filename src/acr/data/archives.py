@@ -111,11 +111,8 @@ def read_members(path: Path, wanted: Callable[[str], bool], limits: Limits | Non
     if zipfile.is_zipfile(path):
         with open_zip(path, limits) as archive:
             return {name: archive.read(name) for name in archive.namelist() if wanted(name) and not name.endswith("/")}
-    found = {}
-    for name, file in tar_members(path, limits):
-        if wanted(name):
-            found[name] = file.read()
-    return found
+    with _told_plainly(path):
+        return {name: file.read() for name, file in tar_members(path, limits) if wanted(name)}
 
 
 def extract(

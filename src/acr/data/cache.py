@@ -80,7 +80,13 @@ class Writer:
 
     def save(self, name: str, array: npt.ArrayLike) -> None:
         """Write an array that is at hand."""
-        np.save(self.path(name), np.asarray(array), allow_pickle=False)
+        values = np.asarray(array)
+        if values.dtype.hasobject:
+            raise ValueError(f"{name!r} holds Python objects; the cache holds numbers and text.")
+        if values.ndim == 0:  # nothing to map
+            np.save(self.path(name), values, allow_pickle=False)
+        else:  # not numpy's own writing, which tells of a full disk in words only
+            self.create(name, values.shape, values.dtype)[...] = values
 
     def discard(self, name: str) -> None:
         """Take an array back."""
