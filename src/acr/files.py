@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -51,3 +52,39 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def replace_folder(source: Path, target: Path) -> None:
+    """Give a finished folder its name; a folder that has the name already is put aside first, then removed."""
+    old = target.with_name(f".old-{target.name}")
+    remove_tree(old)
+    if target.exists():
+        os.replace(target, old)
+    os.replace(source, target)
+    sync_folder(target.parent)
+    remove_tree(old)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder of ours with all that is in it, if it is there."""
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def try_lock(handle: IO[str]) -> bool:
+    """Take the exclusive lock of an open file; False if another process has it."""
+    if os.name == "nt":  # pragma: no cover - exercised on Windows only
+        import msvcrt
+
+        try:
+            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError:
+            return False
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(handle.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from acr.data.images import DataSet
 from acr.errors import InputError, unknown
@@ -60,6 +61,7 @@ class DataSpec:
     epochs: int = 50
     width: int = 64
     learning_rate: float = 0.1
+    buffer_size: int = 500
     flip: bool = True
     """Whether views may mirror an image (not digits: a mirrored 2 is no 2)."""
     ood_corruptions: tuple[str, ...] | None = None
@@ -77,6 +79,12 @@ class DataSpec:
     download: Download | None = None
     how_to_get: str = ""
     """What to do where there is nothing to download."""
+
+    def run_defaults(self) -> dict[str, Any]:
+        """The fields of a run's config that a data set decides."""
+        fields = ("tasks", "epochs", "width", "learning_rate", "buffer_size")
+        shift = ("ood_corruptions", "ood_severities", "ood_constants")
+        return {name: getattr(self, name) for name in (*fields, *shift)}
 
     def load(self, request: Request) -> DataSet:
         """Read the images."""
@@ -97,6 +105,7 @@ CATALOG: dict[str, DataSpec] = {
             epochs=10,
             width=8,
             learning_rate=0.1,
+            buffer_size=50,
             flip=False,
             ood_constants="cifar-c",
             classes=10,

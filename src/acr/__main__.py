@@ -1,0 +1,5 @@
+"""python -m acr"""
+
+from acr.cli import main
+
+main()

@@ -1,0 +1,75 @@
+"""``acr methods`` and ``acr doctor``."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+EXTRAS = {
+    "ray": ("sweeps over several machines", "cluster"),
+    "nicegui": ("the live dashboard", "dashboard"),
+    "onnx": ("exporting a classifier", "export"),
+}
+
+
+def methods() -> None:
+    """List the methods with their options."""
+    from acr.methods.method import method_class, method_names
+
+    table = Table(box=None, pad_edge=False)
+    for head in ("method", "what it does", "options"):
+        table.add_column(head)
+    for name in method_names():
+        cls = method_class(name)
+        options = ", ".join(f"--{option.replace('_', '-')}" for option in cls.Options.model_fields)
+        table.add_row(name, cls.summary, options or "–")
+    Console(highlight=False).print(table)
+
+
+def doctor() -> None:
+    """Show versions, devices, threads and disk, and what is missing and how to get it."""
+    import torch
+
+    from acr._version import __version__
+
+    rows = [("acr", __version__), ("python", platform.python_version()), ("system", platform.platform())]
+    for package in ("torch", "numpy", "scikit-learn", "scipy", "pillow"):
+        try:
+            rows.append((package, version(package)))
+        except PackageNotFoundError:
+            rows.append((package, f"missing: pip install {package}"))
+    devices = ["cpu"]
+    if torch.cuda.is_available():
+        devices += [f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count())]
+    if torch.backends.mps.is_available():
+        devices.append("mps")
+    free = shutil.disk_usage(Path.cwd()).free / 2**30
+    rows += [
+        ("devices", ", ".join(devices)),
+        ("threads", f"{torch.get_num_threads()} of {os.cpu_count()} cores"),
+        ("free disk here", f"{free:.1f} GiB" + (" – a full CIFAR-100 suite needs 0.4 GiB" if free < 1 else "")),
+        ("can write here", "yes" if os.access(Path.cwd(), os.W_OK) else "no: choose a folder with --out"),
+        ("ACR_DATA", os.environ.get("ACR_DATA", "not set: where data sets lie, besides the cache")),
+    ]
+    for module, (purpose, extra) in EXTRAS.items():
+        there = find_spec(module) is not None
+        found = version(module) if there else f"not installed; for {purpose}: "
+        rows.append((module, found if there else f"{found}pip install 'adaptive-contrastive-replay[{extra}]'"))
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(name, escape(value))
+    Console(highlight=False).print(table)
+    import_module("acr.methods.acr")
+    _ = torch.ones(2, 2) @ torch.ones(2, 2)
+    print("Everything that acr needs is here.")

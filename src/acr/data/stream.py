@@ -1,0 +1,163 @@
+"""TaskStream: a data set as a sequence of tasks, each with classes of its own.
+
+    for task in stream: ...        stream[2]        stream[:3]        len(stream)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from acr.data.images import DataSet, ImageSet
+from acr.errors import InputError
+from acr.randomness import generator
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """The training samples of one step of the stream. Holds nothing of other tasks and no test image.
+
+    ``classes`` are label values; ``columns`` the network outputs that stand for them. A network counts its outputs
+    0, 1, 2, … in the order of :attr:`TaskStream.classes`, and :attr:`targets` are in that count.
+    """
+
+    index: int
+    classes: tuple[int, ...]
+    columns: tuple[int, ...]
+    train: ImageSet
+    positions: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @cached_property
+    def targets(self) -> Tensor:
+        """The output column of every sample."""
+        column = dict(zip(self.classes, self.columns, strict=True))
+        return torch.tensor([column[int(label)] for label in self.train.labels[self.positions]], dtype=torch.int64)
+
+    def images(self, indices: Tensor | None = None) -> Tensor:
+        """Samples by their number in the task (all of them if None), as they are: uint8, n x C x H x W."""
+        chosen = self.positions if indices is None else self.positions[indices.numpy()]
+        return torch.from_numpy(np.ascontiguousarray(self.train.images[chosen]))
+
+
+class TaskStream(Sequence[Task]):
+    """Tasks in order. ``classes`` lists all label values, ascending: the order of the network's outputs."""
+
+    def __init__(self, data: DataSet, tasks: Sequence[Sequence[int]]) -> None:
+        self.data = data
+        self.task_classes = tuple(tuple(int(c) for c in task) for task in tasks)
+        if not self.task_classes:
+            raise InputError("A stream has one task or more.")
+        self.classes = tuple(sorted({c for task in self.task_classes for c in task}))
+        missing = [c for c in self.classes if c not in set(data.train.classes)]
+        if missing:
+            raise InputError(f"{data.name} has no training images of the classes {missing}.")
+        if any(not task for task in self.task_classes):
+            raise InputError(f"Every task has a class or more; got {[list(t) for t in self.task_classes]}.")
+
+    @classmethod
+    def split(
+        cls,
+        data: DataSet,
+        tasks: int | None = None,
+        classes_per_task: Sequence[int] | None = None,
+        class_order: str | Sequence[int] = "file",
+    ) -> TaskStream:
+        """Cut the classes of a data set into tasks: so many of equal size, or of the sizes given."""
+        order = order_classes(data.train.classes, class_order)
+        sizes = task_sizes(len(order), tasks, classes_per_task)
+        ends = np.cumsum([0, *sizes])
+        return cls(data, [order[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)])
+
+    def __len__(self) -> int:
+        return len(self.task_classes)
+
+    @overload
+    def __getitem__(self, index: int) -> Task: ...
+    @overload
+    def __getitem__(self, index: slice) -> TaskStream: ...
+    def __getitem__(self, index: int | slice) -> Task | TaskStream:
+        if isinstance(index, slice):
+            return TaskStream(self.data, self.task_classes[index])
+        number = range(len(self))[index]
+        classes = self.task_classes[number]
+        return Task(number, classes, self.columns(number), self.data.train, self.data.train.of_classes(classes))
+
+    def __iter__(self) -> Iterator[Task]:
+        return (self[i] for i in range(len(self)))
+
+    def columns(self, task: int) -> tuple[int, ...]:
+        """The network outputs of a task's classes."""
+        return tuple(self.classes.index(c) for c in self.task_classes[task])
+
+    @cached_property
+    def test_positions(self) -> tuple[npt.NDArray[np.int64], ...]:
+        """For each task, the test images of its classes, by position in ``data.test``."""
+        return tuple(self.data.test.of_classes(task) for task in self.task_classes)
+
+    def merged(self) -> TaskStream:
+        """The same classes as one task: what joint training sees."""
+        return TaskStream(self.data, [self.classes])
+
+
+def order_classes(classes: Sequence[int], order: str | Sequence[int]) -> list[int]:
+    """Arrange label values: ``file`` (ascending), ``random:SEED``, or a list that names each class once or less.
+
+    >>> order_classes([0, 1, 2], [2, 0])
+    [2, 0]
+    """
+    if isinstance(order, str):
+        if order == "file":
+            return list(classes)
+        kind, _, seed = order.partition(":")
+        if kind == "random" and seed.isdigit():
+            permutation = torch.randperm(len(classes), generator=generator(int(seed), "class-order"))
+            return [classes[i] for i in permutation.tolist()]
+        raise InputError(f"The class order is 'file', 'random:SEED' or a list of labels; got {order!r}.")
+    wanted = [int(c) for c in order]
+    unknown = [c for c in wanted if c not in set(classes)]
+    if unknown:
+        raise InputError(f"The class order names labels that the data set does not have: {unknown}.")
+    if len(set(wanted)) < len(wanted):
+        raise InputError("The class order names a label twice.")
+    return wanted
+
+
+def task_sizes(classes: int, tasks: int | None, classes_per_task: Sequence[int] | None) -> list[int]:
+    """How many classes each task has.
+
+    >>> task_sizes(10, 5, None), task_sizes(10, None, [3]), task_sizes(10, None, [5, 2, 3])
+    ([2, 2, 2, 2, 2], [3, 3, 3, 1], [5, 2, 3])
+    """
+    if classes_per_task:
+        sizes = list(classes_per_task)
+        if min(sizes) < 1:
+            raise InputError(f"Every task has a class or more; got --classes-per-task {sizes}.")
+        if len(sizes) == 1:
+            if tasks is None:
+                full, rest = divmod(classes, sizes[0])
+                return [sizes[0]] * full + ([rest] if rest else [])
+            sizes = sizes * tasks
+        if tasks is not None and tasks != len(sizes):
+            raise InputError(f"--tasks {tasks} and --classes-per-task {sizes} do not agree.")
+        if sum(sizes) > classes:
+            raise InputError(f"--classes-per-task {sizes} needs {sum(sizes)} classes; the data set has {classes}.")
+        return sizes
+    count = tasks or max(1, classes // 2)
+    if count < 1 or count > classes:
+        raise InputError(f"{classes} classes cannot make {count} tasks: a task has one class or more.")
+    if classes % count:
+        raise InputError(
+            f"{classes} classes do not divide into {count} equal tasks; say how with --classes-per-task, "
+            "for example --classes-per-task 3,3,4."
+        )
+    return [classes // count] * count

@@ -1,0 +1,207 @@
+"""Random views of a batch of images: crops, flips, and ACR's strong second view. A draw for every image.
+
+All of it runs on whole batches (one ``grid_sample`` in place of a PIL call an image), with every draw taken from the
+generator that is handed in. uint8 images come back as uint8, floats in 0..1 as floats in 0..1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+LUMA = (0.299, 0.587, 0.114)
+"""ITU-R 601: how much of each colour makes up grey."""
+
+
+@dataclass(frozen=True)
+class Views:
+    """The random views of one data set: how far crops may move, and whether images may be mirrored."""
+
+    padding: int
+    flip: bool
+    replay_padding: int | None = None
+    """Padding of replayed images where it differs."""
+    replay_border: tuple[float, ...] | None = None
+    """Colour of the border of replayed images, on the scale 0..1; None: black."""
+
+    @classmethod
+    def for_side(cls, side: int, flip: bool) -> Views:
+        """Crops move by an eighth of the side: 4 pixels at 32."""
+        return cls(max(1, side // 8), flip)
+
+    def crop_flip(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """The view of a training image: padded with black, cropped at random, perhaps mirrored."""
+        images = random_crop(images, self.padding, generator)
+        return random_flip(images, generator) if self.flip else images
+
+    def replay(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """The view of an image from the memory."""
+        padding = self.padding if self.replay_padding is None else self.replay_padding
+        images = random_crop(images, padding, generator, self.replay_border)
+        return random_flip(images, generator) if self.flip else images
+
+    def strong(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """ACR's second view: resized crop, flip, colour jitter, grey."""
+        return strong_view(images, generator, self.flip)
+
+
+def join(*batches: Tensor) -> Tensor:
+    """Concatenate batches of images; where one of them is in floats, all become floats in 0..1."""
+    if len({batch.dtype for batch in batches}) > 1:
+        batches = tuple(batch.float() / 255 if batch.dtype == torch.uint8 else batch for batch in batches)
+    return torch.cat(batches)
+
+
+def random_crop(
+    images: Tensor, padding: int, generator: torch.Generator, border: Sequence[float] | None = None
+) -> Tensor:
+    """Pad all round, then cut the old size out at a random place. A ``border`` colour makes the result float."""
+    n, channels, height, width = images.shape
+    if border is None:
+        padded = F.pad(images, [padding] * 4)
+    else:
+        pixels = images.float() / 255 if images.dtype == torch.uint8 else images
+        colour = torch.tensor(border).view(1, -1, 1, 1)
+        padded = F.pad(pixels - colour, [padding] * 4) + colour
+    top, left = torch.randint(0, 2 * padding + 1, (2, n), generator=generator)
+    rows = (top[:, None] + torch.arange(height))[:, None, :, None]
+    columns = (left[:, None] + torch.arange(width))[:, None, None, :]
+    return padded[torch.arange(n)[:, None, None, None], torch.arange(channels)[None, :, None, None], rows, columns]
+
+
+def random_flip(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Mirror every image left to right with probability one half."""
+    flip = torch.rand(len(images), generator=generator) < 0.5
+    return torch.where(flip[:, None, None, None], images.flip(-1), images)
+
+
+def strong_view(
+    images: Tensor,
+    generator: torch.Generator,
+    flip: bool = True,
+    area: tuple[float, float] = (0.2, 1.0),
+    aspect: tuple[float, float] = (3 / 4, 4 / 3),
+    jitter_probability: float = 0.8,
+    strength: float = 0.4,
+    hue: float = 0.1,
+    grey_probability: float = 0.2,
+) -> Tensor:
+    """Random resized crop, flip, colour jitter (with probability .8) and grey (.2), as in SimCLR (Chen et al. 2020).
+
+    Single-channel images have no saturation, hue or grey: those draws change nothing.
+    """
+    as_bytes = images.dtype == torch.uint8
+    pixels = images.float() / 255 if as_bytes else images
+    pixels = random_resized_crop(pixels, generator, area, aspect, flip)
+    n = len(pixels)
+    pixels = colour_jitter(pixels, torch.rand(n, generator=generator) < jitter_probability, generator, strength, hue)
+    grey = torch.rand(n, generator=generator) < grey_probability
+    pixels = torch.where(grey[:, None, None, None], luma(pixels).expand_as(pixels), pixels)
+    return (pixels * 255).round().clamp(0, 255).to(torch.uint8) if as_bytes else pixels
+
+
+def random_resized_crop(
+    pixels: Tensor,
+    generator: torch.Generator,
+    area: tuple[float, float],
+    aspect: tuple[float, float],
+    flip: bool = False,
+    tries: int = 10,
+) -> Tensor:
+    """Cut a box of random area and aspect out of every image and enlarge it to the full size (bilinear).
+
+    A box that does not fit is drawn again, up to ten times; then the middle of the image is taken.
+    """
+    n, _, height, width = pixels.shape
+    low, high = math.log(aspect[0]), math.log(aspect[1])
+    share = area[0] + (area[1] - area[0]) * torch.rand(n, tries, generator=generator)
+    ratio = torch.exp(low + (high - low) * torch.rand(n, tries, generator=generator))
+    boxes_w = (share * height * width * ratio).sqrt().round()
+    boxes_h = (share * height * width / ratio).sqrt().round()
+    fits = (boxes_w >= 1) & (boxes_w <= width) & (boxes_h >= 1) & (boxes_h <= height)
+    first = fits.float().argmax(1, keepdim=True)
+    any_fits = fits.any(1)
+    box_w = torch.where(any_fits, boxes_w.gather(1, first).squeeze(1), torch.tensor(float(min(width, height))))
+    box_h = torch.where(any_fits, boxes_h.gather(1, first).squeeze(1), torch.tensor(float(min(width, height))))
+    place = torch.rand(2, n, generator=generator)
+    left = (place[0] * (width - box_w + 1)).floor()
+    top = (place[1] * (height - box_h + 1)).floor()
+    left = torch.where(any_fits, left, ((width - box_w) / 2).floor())
+    top = torch.where(any_fits, top, ((height - box_h) / 2).floor())
+    mirror = torch.where(torch.rand(n, generator=generator) < 0.5, -1.0, 1.0) if flip else torch.ones(n)
+
+    # Output pixel centres in box coordinates, clamped to the box's own pixels as a resize would be.
+    def axis(size: int, start: Tensor, length: Tensor, sign: Tensor) -> Tensor:
+        centre = (2 * torch.arange(size) + 1) / size - 1  # -1..1 over the output
+        inside = (sign[:, None] * centre + 1) / 2 * length[:, None] - 0.5
+        inside = torch.minimum(inside.clamp(min=0), length[:, None] - 1)
+        return (2 * (start[:, None] + inside) + 1) / size - 1
+
+    x = axis(width, left, box_w, mirror)[:, None, :].expand(n, height, width)
+    y = axis(height, top, box_h, torch.ones(n))[:, :, None].expand(n, height, width)
+    return F.grid_sample(pixels, torch.stack([x, y], -1), "bilinear", "border", align_corners=False)
+
+
+def luma(pixels: Tensor) -> Tensor:
+    """Grey value of every pixel, one channel."""
+    if pixels.shape[1] == 1:
+        return pixels
+    weights = torch.tensor(LUMA).view(1, 3, 1, 1)
+    return (pixels * weights).sum(1, keepdim=True)
+
+
+def colour_jitter(
+    pixels: Tensor, chosen: Tensor, generator: torch.Generator, strength: float, hue: float
+) -> Tensor:
+    """Brightness, contrast and saturation factors from 1 ± strength and a hue shift, in a random order an image."""
+    n = len(pixels)
+    factors = 1 + strength * (2 * torch.rand(3, n, generator=generator) - 1)
+    shift = hue * (2 * torch.rand(n, generator=generator) - 1)
+    order = torch.rand(n, 4, generator=generator).argsort(1)
+    pixels = pixels.clone()
+    for turn in range(4):
+        for operation in range(4):
+            rows = torch.nonzero(chosen & (order[:, turn] == operation)).squeeze(1)
+            if len(rows) == 0:
+                continue
+            part = pixels[rows]
+            if operation == 3:
+                part = shift_hue(part, shift[rows])
+            else:
+                factor = factors[operation, rows].view(-1, 1, 1, 1)
+                if operation == 0:
+                    other = torch.zeros_like(part)
+                elif operation == 1:
+                    other = luma(part).mean((1, 2, 3), keepdim=True)
+                else:
+                    other = luma(part)
+                part = (other + factor * (part - other)).clamp(0, 1)
+            pixels[rows] = part
+    return pixels
+
+
+def shift_hue(pixels: Tensor, shift: Tensor) -> Tensor:
+    """Turn the hue of every pixel by a fraction of the colour circle, value and saturation kept."""
+    if pixels.shape[1] == 1:
+        return pixels
+    value, _ = pixels.max(1)
+    chroma = value - pixels.min(1).values
+    red, green, blue = pixels.unbind(1)
+    safe = torch.where(chroma > 0, chroma, torch.ones_like(chroma))
+    hue = torch.where(
+        value == red,
+        (green - blue) / safe,
+        torch.where(value == green, 2 + (blue - red) / safe, 4 + (red - green) / safe),
+    )
+    hue = hue + 6 * shift.view(-1, 1, 1)
+
+    def channel(offset: float) -> Tensor:
+        k = (offset + hue) % 6
+        return value - chroma * torch.minimum(k, 4 - k).clamp(0, 1)
+
+    return torch.stack([channel(5), channel(3), channel(1)], 1)

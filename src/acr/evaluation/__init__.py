@@ -1,0 +1,1 @@
+"""Evaluation: counting what a model gets right, and the metrics computed from those counts."""

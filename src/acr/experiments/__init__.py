@@ -1,0 +1,1 @@
+"""Experiments: run folders, and launching one run or many."""

@@ -1,0 +1,244 @@
+"""Launching a run: config to data, stream, network, method, trainer, run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from acr.config import RunConfig, make_config
+from acr.data.catalog import find
+from acr.data.images import DataSet
+from acr.data.stream import TaskStream
+from acr.data.views import Views
+from acr.errors import InputError
+from acr.evaluation.metrics import coefficient_of_variation
+from acr.evaluation.scenarios import Scenario, StoredImages
+from acr.experiments.folder import CONFIG, RESULTS, RunFolder, folder_name
+from acr.experiments.records import Run, load_run
+from acr.methods.method import Context, Method, method_class
+from acr.networks import Network, resnet18
+from acr.randomness import keyed_global
+from acr.training.checkpoint import Checkpoints
+from acr.training.trainer import Trainer
+
+Resume = Literal["auto", "ask"]
+
+
+class Unfinished(InputError):
+    """The run was begun and not finished, and nobody said whether to go on."""
+
+
+def run(
+    method: str = "acr",
+    dataset: str = "split-digits",
+    out: str | Path = "runs",
+    *,
+    fresh: bool = False,
+    resume: Resume = "auto",
+    **config: Any,
+) -> Run:
+    """Learn a data set with a method and evaluate it; returns the run, which lies in a folder below ``out``.
+
+    ``config`` takes any field of :class:`acr.config.RunConfig` and any option of the method. A run that is finished
+    already is not run again, one that was interrupted goes on; ``fresh=True`` runs it anew, beside the old one.
+    """
+    return run_config(
+        make_config({"method": method, "dataset": dataset, "out": Path(out), "quiet": True, **config}),
+        fresh=fresh,
+        resume=resume,
+    )
+
+
+def run_config(config: RunConfig, *, fresh: bool = False, resume: Resume = "auto") -> Run:
+    """Run a complete config, or find that it has been run."""
+    path = config.out / folder_name(config)
+    if fresh and path.exists():
+        path = next(p for n in range(2, 10_000) if not (p := path.with_name(f"{path.name}-{n}")).exists())
+    if (path / RESULTS).exists() and load_run(path).finished:
+        return load_run(path)
+    if resume == "ask" and Checkpoints(path / "checkpoint", config.identity()).names():
+        raise Unfinished(
+            f"This run was begun before and not finished: {path}. Go on with: acr resume {path} "
+            "(or add --resume auto). To start over beside it, add --fresh."
+        )
+    return execute(config, path)
+
+
+def resume_run(folder: str | Path, **changes: Any) -> Run:
+    """Finish the run in a folder. ``changes`` may only touch how it is run (device, threads, ...), not what comes out."""
+    old = load_run(folder)
+    config = make_config({**old.values, **changes})
+    if config.identity() != old.config.identity():
+        raise InputError(f"These settings would change the run in {folder}: {', '.join(sorted(changes))}.")
+    return old if old.finished else execute(config, Path(folder))
+
+
+def execute(config: RunConfig, path: Path) -> Run:
+    """Train and evaluate in a run folder, going on from its last checkpoint if it has one."""
+    torch.set_num_threads(config.threads or torch.get_num_threads())
+    check_same_run(config, path)
+    data = load_data(config)
+    stream = TaskStream.split(data, config.tasks, config.classes_per_task, config.class_order)
+    cls = method_class(config.method)
+    if cls.uses_memory and config.buffer_size < len(stream.classes):
+        raise InputError(
+            f"--buffer-size {config.buffer_size} is less than the {len(stream.classes)} classes of {config.dataset}: "
+            "the memory needs room for one sample of each."
+        )
+    scenarios = make_scenarios(config, data)
+    folder = RunFolder.open(path, config)
+    try:
+        method, context = build(config, stream)
+        checkpoints = Checkpoints(path / "checkpoint", config.identity(), config.keep)
+        trainer = Trainer(config, stream, method, context, scenarios, folder, checkpoints)
+        saved = checkpoints.load()
+        if saved is not None:
+            trainer.load_state_dict(saved[1])
+        trainer.run()
+        write_results(trainer, data)
+    except OSError as error:
+        raise storage_error(error, path) from error
+    finally:
+        folder.close()
+    return load_run(path)
+
+
+def check_same_run(config: RunConfig, path: Path) -> None:
+    """Refuse to go on in the folder of another config, and show what differs."""
+    if not (path / CONFIG).exists():
+        return
+    old = load_run(path).config
+    if old.identity() == config.identity():
+        return
+    mine, theirs = config.flat(), old.flat()
+    names = [name for name in sorted({*mine, *theirs}) if mine.get(name) != theirs.get(name)]
+    rows = "; ".join(f"{name}: {theirs.get(name)} there, {mine.get(name)} here" for name in names)
+    raise InputError(f"{path} holds a run with another config. {rows}.")
+
+
+def load_data(config: RunConfig) -> DataSet:
+    """The images of a config."""
+    from acr.data.catalog import Request
+
+    spec, source = find(config.dataset)
+    return spec.load(Request(config.dataset, source, config.data_root, config.data_cache, config.image_size))
+
+
+def make_scenarios(config: RunConfig, data: DataSet) -> list[Scenario]:
+    """Clean test images first, then the shifted ones."""
+    return [StoredImages("clean", data.test.images)]
+
+
+def build(config: RunConfig, stream: TaskStream) -> tuple[Method, Context]:
+    """Network, context and method of a run."""
+    cls = method_class(config.method)
+    data = stream.data
+    spec, _ = find(config.dataset)
+    protocol = config.protocol_in_force()
+    views = Views.for_side(min(data.train.image_shape[1:]), spec.flip)
+    padding, border = protocol.replay_border(config.dataset, views.padding, data.mean)
+    device = find_device(config.device)
+
+    def build_network(purpose: str) -> Network:
+        with keyed_global(config.seed, "network", purpose):
+            network = resnet18(
+                len(stream.classes), config.width, cls.head, data.train.image_shape[0], data.mean, data.std
+            )
+        return network.to(device)
+
+    context = Context(
+        seed=config.seed,
+        buffer_size=config.buffer_size,
+        batch_size=config.batch_size,
+        replay_size=config.replay_size,
+        epochs=config.epochs,
+        learning_rate=config.learning_rate,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
+        image_shape=data.train.image_shape,
+        views=Views(views.padding, views.flip, padding, border),
+        build_network=build_network,
+        tasks=len(stream),
+        classes=len(stream.classes),
+        protocol=protocol,
+        device=device,
+    )
+    return cls(build_network("run"), config.options, context), context
+
+
+def find_device(name: str) -> torch.device:
+    """The device of this name, or the best one there is for ``auto``."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError):
+        raise InputError(f"--device {name}: this machine or this build of PyTorch has no such device.") from None
+    return device
+
+
+def write_results(trainer: Trainer, data: DataSet) -> None:
+    """The last files of a run; ``results.json``, written at the very end, marks it finished."""
+    config, stream, folder = trainer.config, trainer.stream, trainer.folder
+    stored = {name: value.cpu().numpy() for name, value in trainer.method.memory().items()}
+    memory: dict[str, Any] = {}
+    if stored:
+        stored["labels"] = np.asarray(stream.classes)[stored["labels"]]
+        classes = [int((stored["labels"] == label).sum()) for label in stream.classes]
+        tasks = [int((stored["tasks"] == task).sum()) for task in range(len(stream))]
+        memory = {
+            "size": len(stored["labels"]),
+            "bytes": sum(value.nbytes for value in stored.values()),
+            "side_bytes": trainer.method.side_memory_bytes(),
+            "per_class": classes,
+            "per_task": tasks,
+            "cv_classes": coefficient_of_variation(classes),
+            "cv_tasks": coefficient_of_variation(tasks),
+        }
+        folder.write_arrays("memory.npz", **stored)
+    if trainer.confidence:
+        folder.write_arrays("confidence.npz", **{name: value.numpy() for name, value in trainer.confidence.items()})
+    protocol = config.protocol_in_force()
+    folder.write_json(
+        RESULTS,
+        {
+            "finished": True,
+            "identity": config.identity(),
+            "method": config.method,
+            "dataset": config.dataset,
+            "buffer_size": config.buffer_size,
+            "seed": config.seed,
+            "protocol": protocol.name,
+            "quirks": sorted(protocol.quirks),
+            "headline": protocol.headline,
+            "classes": list(stream.classes),
+            "class_names": [data.train.class_names[label] for label in stream.classes],
+            "tasks": [list(task) for task in stream.task_classes],
+            "data": {"train": len(data.train), "test": len(data.test), "mean": data.mean, "std": data.std,
+                     "notes": dict(data.notes)},
+            "parameters": sum(p.numel() for p in trainer.method.network.parameters()),
+            "stages": trainer.stages,
+            "memory": memory,
+            "timing": {"seconds": round(trainer.seconds, 3)},
+        },
+    )  # fmt: skip
+
+
+def storage_error(error: OSError, path: Path) -> Exception:
+    """A full disk or a lost folder, said so that a person can act."""
+    from acr.errors import AcrError
+
+    what = error.strerror or str(error)
+    return AcrError(
+        f"Writing to {error.filename or path} failed: {what}. What was finished is kept; "
+        f"when the cause is mended, go on with: acr resume {path}"
+    )
+
+
+__all__ = ["Unfinished", "execute", "resume_run", "run", "run_config"]

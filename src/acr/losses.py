@@ -1,0 +1,57 @@
+"""Losses as pure functions."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from acr.errors import InputError
+
+NORM_FLOOR = 1e-6
+"""Added to a length before dividing by it."""
+
+
+def unit(vectors: Tensor) -> Tensor:
+    """Each row divided by its length plus a floor: v / (‖v‖₂ + 1e-6)."""
+    return vectors / (vectors.norm(dim=-1, keepdim=True) + NORM_FLOOR)
+
+
+def proxy_contrastive_loss(
+    embeddings: Tensor,
+    labels: Tensor,
+    proxies: Tensor,
+    temperature: float = 0.09,
+    denominator: Literal["counted", "set"] = "counted",
+) -> Tensor:
+    r"""The proxy-based contrastive loss of ACR (and of PCR, Lin et al. 2023): anchors are samples, the others proxies.
+
+    With n_c samples of class c in the batch, f̂ and ŵ of unit length and τ the temperature,
+
+        L = (1/N) Σ_i [ log Σ_{c: n_c>0} n_c · exp(f̂_i·ŵ_c/τ) − f̂_i·ŵ_{y_i}/τ ].
+
+    ``denominator="counted"`` has the multiplicity n_c, each occurrence of a class being one proxy in the sum;
+    ``"set"`` takes every class present once (n_c → 1), as the paper's formula reads. Classes absent from the batch get
+    no gradient. The sum runs over the classes present: N x C products, never N x N.
+
+    >>> f = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    >>> round(float(proxy_contrastive_loss(f, torch.tensor([0, 1]), f, temperature=1.0)), 4)
+    0.3133
+    """
+    if denominator not in ("counted", "set"):
+        raise InputError(f"The denominator is 'counted' or 'set'; got {denominator!r}.")
+    present, position, counts = torch.unique(labels, return_inverse=True, return_counts=True)
+    logits = unit(embeddings) @ unit(proxies[present]).T / temperature
+    own = logits.gather(1, position[:, None]).squeeze(1)
+    if denominator == "counted":
+        logits = logits + counts.to(logits.dtype).log()
+    return (torch.logsumexp(logits, dim=1) - own).mean()
+
+
+def masked_cross_entropy(logits: Tensor, labels: Tensor, columns: Tensor) -> Tensor:
+    """Mean cross-entropy as if only these output columns existed."""
+    mask = torch.full((logits.shape[1],), float("-inf"), device=logits.device, dtype=logits.dtype)
+    mask[columns] = 0.0
+    return F.cross_entropy(logits + mask, labels)

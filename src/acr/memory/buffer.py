@@ -1,0 +1,132 @@
+"""The store: a fixed number of 8-bit images with label, task and further columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from acr.errors import InputError
+
+
+class Buffer:
+    """At most ``capacity`` samples. Slots ``0 .. len(buffer)-1`` are filled.
+
+    ``labels`` are output columns of the network, ``tasks`` the number of the task a sample came from. ``columns``
+    names further values a method keeps with each sample (logits, scores), with the shape of one value.
+    Storage is allocated once, on the CPU, and is uint8: 3,072 bytes for a 32x32 colour image.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        image_shape: tuple[int, int, int],
+        columns: Mapping[str, tuple[int, ...]] | None = None,
+    ) -> None:
+        if capacity < 1:
+            raise InputError(f"A replay memory holds one sample or more; got a buffer size of {capacity}.")
+        self.capacity = capacity
+        self.seen = 0
+        """How many samples have been offered to it (the reservoir's counter)."""
+        self._filled = 0
+        self._images = torch.zeros((capacity, *image_shape), dtype=torch.uint8)
+        self._labels = torch.zeros(capacity, dtype=torch.int64)
+        self._tasks = torch.zeros(capacity, dtype=torch.int64)
+        self._columns = {name: torch.zeros((capacity, *shape)) for name, shape in (columns or {}).items()}
+
+    def __len__(self) -> int:
+        return self._filled
+
+    @property
+    def images(self) -> Tensor:
+        """The stored images (a view of the store, not a copy)."""
+        return self._images[: self._filled]
+
+    @property
+    def labels(self) -> Tensor:
+        """Output columns of the stored images."""
+        return self._labels[: self._filled]
+
+    @property
+    def tasks(self) -> Tensor:
+        """Tasks the stored images came from."""
+        return self._tasks[: self._filled]
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the further columns."""
+        return tuple(self._columns)
+
+    def column(self, name: str) -> Tensor:
+        """A further column, one row a stored image."""
+        return self._columns[name][: self._filled]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes the store takes, filled or not."""
+        parts = [self._images, self._labels, self._tasks, *self._columns.values()]
+        return sum(part.numel() * part.element_size() for part in parts)
+
+    def write(self, slots: Tensor, images: Tensor, labels: Tensor, task: int | Tensor, **columns: Tensor) -> None:
+        """Put samples into slots, overwriting what is there. Slots past the filled ones must continue them."""
+        if slots.numel() == 0:
+            return
+        top = int(slots.max()) + 1
+        if top > self.capacity:
+            raise InputError(f"Slot {top - 1} does not exist: the memory holds {self.capacity} samples.")
+        if set(columns) != set(self._columns):
+            raise InputError(f"This memory keeps the columns {sorted(self._columns)}; got {sorted(columns)}.")
+        new = torch.unique(slots[slots >= self._filled])
+        if len(new) != max(0, top - self._filled):
+            raise InputError(f"Writing slot {top - 1} would leave a gap behind slot {self._filled - 1}.")
+        self._images[slots] = images.to("cpu")
+        self._labels[slots] = labels.to("cpu")
+        self._tasks[slots] = torch.as_tensor(task)
+        for name, values in columns.items():
+            self._columns[name][slots] = values.detach().to("cpu", self._columns[name].dtype)
+        self._filled = max(self._filled, top)
+
+    def append(self, images: Tensor, labels: Tensor, task: int | Tensor, **columns: Tensor) -> None:
+        """Add samples behind the stored ones."""
+        self.write(torch.arange(self._filled, self._filled + len(images)), images, labels, task, **columns)
+
+    def keep(self, slots: Tensor) -> None:
+        """Keep only these slots, in this order."""
+        n = len(slots)
+        for part in (self._images, self._labels, self._tasks, *self._columns.values()):
+            part[:n] = part[slots]
+        self._filled = n
+
+    def draw(self, size: int, generator: torch.Generator) -> Tensor:
+        """Slots of up to ``size`` stored samples, uniform without replacement.
+
+        Floyd's algorithm: as many draws as samples wanted, so the cost does not grow with the memory.
+        """
+        filled, size = self._filled, min(size, self._filled)
+        tops = torch.arange(filled - size, filled)
+        draws = (torch.rand(size, generator=generator, dtype=torch.float64) * (tops + 1)).long().tolist()
+        chosen: dict[int, None] = {}
+        for top, draw in zip(tops.tolist(), draws, strict=True):
+            chosen[draw if draw not in chosen else top] = None
+        order = torch.randperm(size, generator=generator)
+        return torch.tensor(list(chosen), dtype=torch.int64)[order]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Filled slots and the counter."""
+        columns = {name: values[: self._filled].clone() for name, values in self._columns.items()}
+        return {
+            "seen": self.seen,
+            "images": self.images.clone(),
+            "labels": self.labels.clone(),
+            "tasks": self.tasks.clone(),
+            "columns": columns,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Back to a saved state."""
+        self._filled = 0
+        columns = {name: state["columns"][name] for name in self._columns}
+        self.append(state["images"], state["labels"], state["tasks"], **columns)
+        self.seen = state["seen"]

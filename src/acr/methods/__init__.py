@@ -1,0 +1,1 @@
+"""Methods: how a network learns from a stream. One short file each."""

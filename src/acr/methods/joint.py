@@ -1,0 +1,18 @@
+"""Joint training: the upper bound. All classes at once, as one task; evaluated by the original tasks.
+
+Not a continual method: only the last row of its accuracy matrix is filled, and it has no backward transfer.
+
+Measure it: ``acr run --method joint --dataset split-cifar100``
+"""
+
+from __future__ import annotations
+
+from acr.methods.finetune import Finetune
+
+
+class Joint(Finetune):
+    """Fine-tuning on the merged stream."""
+
+    name = "joint"
+    summary = "Joint training on all classes at once: the upper bound"
+    sees_all_tasks = True

@@ -1,0 +1,214 @@
+"""The contract of a method, what it is given, and the registry.
+
+A method is a class with a handful of functions, called in this order:
+
+    for task in stream:
+        begin_task(task)
+        for epoch ...:
+            for batch ...:
+                observe(batch)      # makes the optimiser step itself, returns the loss
+            end_epoch()
+        end_task(task)
+
+It sees the current task only: no other task's samples, no test image, no file, no device name, no command line.
+Whatever it keeps between two calls belongs in ``state_dict``; a run resumed from there goes on as if never stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from acr.config import MethodOptions, RunConfig
+from acr.data.stream import Task
+from acr.data.views import Views
+from acr.errors import InputError, unknown
+from acr.memory.confidence import ConfidenceTable
+from acr.networks import Network
+from acr.protocols import Protocol
+from acr.randomness import generator
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of the current task."""
+
+    indices: Tensor
+    """Positions of the samples inside the task, 0..n-1."""
+    plain: Tensor
+    """The images as they are, uint8."""
+    labels: Tensor
+    """Output columns of the network."""
+    task: int
+    epoch: int
+    step: int
+    views: Views = field(repr=False)
+    draws: Callable[[str], torch.Generator] = field(repr=False)
+
+    @cached_property
+    def augmented(self) -> Tensor:
+        """The data set's random crop (and flip) of every image, uint8."""
+        return self.views.crop_flip(self.plain, self.draws("augment"))
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+@dataclass
+class Context:
+    """What a run tells its method."""
+
+    seed: int
+    buffer_size: int
+    batch_size: int
+    epochs: int
+    learning_rate: float
+    image_shape: tuple[int, int, int]
+    views: Views
+    build_network: Callable[[str], Network]
+    """A newly initialised network of the run's kind, for a purpose (which keys its initialisation)."""
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    replay_size: int = 32
+    """How many samples of the memory go into a step."""
+    tasks: int | None = None
+    """Number of tasks of the stream, where known."""
+    classes: int | None = None
+    """Number of classes of the stream, where known."""
+    protocol: Protocol = field(default_factory=Protocol)
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    task: int = 0
+    epoch: int = 0
+    step: int = 0
+    """Position in the run, kept by the trainer. All count from 0; ``step`` counts inside an epoch."""
+    seen: list[int] = field(default_factory=list)
+    """Output columns of the classes seen so far, in order of arrival, those of the current task included."""
+
+    def generator(self, purpose: str, *more: int | str) -> torch.Generator:
+        """A generator for this purpose at this point of the run. The same point always gives the same draws."""
+        return generator(self.seed, purpose, self.task, self.epoch, self.step, *more)
+
+
+class Method:
+    """Base class: network, optimiser, and what most methods share. Subclasses write ``observe``."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str] = ""
+    """One line for ``acr methods``."""
+    Options: ClassVar[type[MethodOptions]] = MethodOptions
+    head: ClassVar[Literal["linear", "proxy"]] = "linear"
+    uses_memory: ClassVar[bool] = True
+    """Whether the buffer size means anything to it."""
+    sees_all_tasks: ClassVar[bool] = False
+    """Trained on the merged stream: an upper bound, not a continual method."""
+    exemptions: ClassVar[Mapping[str, str]] = {}
+    """Checks of :func:`acr.testing.check_method` that do not apply, each with the reason."""
+
+    def __init__(self, network: Network, options: MethodOptions, context: Context) -> None:
+        self.network = network
+        self.options = options
+        self.context = context
+        self.optimizer = self.make_optimizer(network)
+        self.confidence: ConfidenceTable | None = None
+        """Confidence of the current task's samples, where the method records it."""
+
+    @classmethod
+    def check_config(cls, config: RunConfig) -> None:
+        """Refuse a config that this method cannot run, before anything is read or written."""
+
+    def make_optimizer(self, network: Network) -> torch.optim.Optimizer:
+        """SGD, plain unless the run says otherwise; one for the whole run."""
+        c = self.context
+        return torch.optim.SGD(
+            network.parameters(), lr=c.learning_rate, momentum=c.momentum, weight_decay=c.weight_decay
+        )
+
+    def begin_task(self, task: Task) -> None:
+        """A new task starts. Set only what ``state_dict`` holds: a resumed run does not come through here again."""
+
+    def observe(self, batch: Batch) -> Tensor | None:
+        """Learn from a batch; the loss before the step, or None where there is none.
+
+        The network is in training mode when this is called.
+        """
+        raise NotImplementedError
+
+    def end_epoch(self) -> None:
+        """All batches of an epoch have been observed."""
+
+    def end_task(self, task: Task) -> None:
+        """All epochs of a task are over."""
+
+    def logits(self, images: Tensor) -> Tensor:
+        """Scores of all classes; the network is in evaluation mode when this is called."""
+        return self.network(images)
+
+    def step(self, loss: Tensor) -> None:
+        """One step of the optimiser down the gradient of a loss."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything the method keeps, as nested dicts and lists of tensors, numbers, text and None."""
+        return {"network": dict(self.network.state_dict()), "optimizer": self.optimizer.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Back to a saved state."""
+        self.network.load_state_dict(state["network"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+    def memory(self) -> dict[str, Tensor]:
+        """What the replay memory holds: ``images``, ``labels``, ``tasks`` and further columns. Empty: no memory."""
+        return {}
+
+    def side_memory_bytes(self) -> int:
+        """Bytes kept of past samples besides the memory (anchors, say); reported apart from the budget."""
+        return 0
+
+
+REGISTRY: dict[str, str | type[Method]] = {
+    "acr": "acr.methods.acr:ACR",
+    "er": "acr.methods.er:ER",
+    "finetune": "acr.methods.finetune:Finetune",
+    "joint": "acr.methods.joint:Joint",
+}
+"""Name to class, or to "module:Class", which is imported only when used."""
+
+
+def register(method: type[Method]) -> type[Method]:
+    """Make a method known by its name; use it as a decorator. Packages can do so by an entry point ``acr.methods``."""
+    known = REGISTRY.get(method.name)
+    if known is not None and known is not method:
+        raise InputError(f"There is a method {method.name!r} already ({known}); give yours another name.")
+    REGISTRY[method.name] = method
+    return method
+
+
+def method_names() -> list[str]:
+    """All methods: this package's, those registered in this process, and those of installed packages."""
+    installed = (entry.name for entry in entry_points(group="acr.methods"))
+    return [*REGISTRY, *(name for name in installed if name not in REGISTRY)]
+
+
+def method_class(name: str) -> type[Method]:
+    """The class of a method."""
+    found = REGISTRY.get(name)
+    if found is None:
+        for entry in entry_points(group="acr.methods"):
+            if entry.name == name:
+                found = entry.load()
+    if found is None:
+        raise unknown("method", name, method_names())
+    if isinstance(found, str):
+        module, attribute = found.split(":")
+        found = getattr(import_module(module), attribute)
+    assert isinstance(found, type)
+    return found

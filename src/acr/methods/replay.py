@@ -1,0 +1,140 @@
+"""What methods with a replay memory share: the store, its policy, retrieval, and the confidence a policy may need."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from acr.config import RunConfig
+from acr.data.stream import Task
+from acr.errors import InputError
+from acr.memory import Buffer, ConfidenceTable
+from acr.memory.policies import POLICIES, make_policy
+from acr.methods.method import Batch, Context, Method, MethodOptions
+from acr.networks import Network
+
+SecondView = Literal["none", "crop-flip", "strong"]
+PolicyName = Literal["reservoir", "balanced-random", "hard", "easy", "challenging"]
+assert set(PolicyName.__args__) == set(POLICIES)  # type: ignore[attr-defined]
+
+
+class ReplayOptions(MethodOptions):
+    """Options of a method whose memory follows one of the general policies."""
+
+    policy: PolicyName = "reservoir"
+    """What the memory keeps."""
+    confidence_epochs: int | None = None
+    """Epochs of a task over which confidence is recorded (the paper's E); 5, or all epochs if fewer."""
+
+
+class ReplayMethod(Method):
+    """A method with a buffer and a policy. ``retrieve`` before a step, ``remember`` after it."""
+
+    Options: ClassVar[type[MethodOptions]] = ReplayOptions
+    columns: ClassVar[dict[str, tuple[int, ...]]] = {}
+    """Further values stored with each sample."""
+    options: ReplayOptions
+
+    def __init__(self, network: Network, options: ReplayOptions, context: Context) -> None:
+        super().__init__(network, options, context)
+        self.policy = make_policy(options.policy, context.protocol.label_order)
+        self.buffer = Buffer(context.buffer_size, context.image_shape, {**self.columns, **self.policy.columns})
+        self.confidence_epochs = confidence_epochs(options.confidence_epochs, context.epochs)
+        if self.policy.needs_confidence and self.confidence_epochs == 1 and options.policy == "challenging":
+            warnings.warn("With one confidence epoch there is no variance: samples are kept in random order.",
+                          stacklevel=2)  # fmt: skip
+
+    @classmethod
+    def check_config(cls, config: RunConfig) -> None:
+        """Confidence can be recorded over no more epochs than there are."""
+        assert isinstance(config.options, ReplayOptions)
+        confidence_epochs(config.options.confidence_epochs, config.epochs)
+
+    def begin_task(self, task: Task) -> None:
+        """An empty confidence table for the samples of the task, if the policy reads one."""
+        if self.policy.needs_confidence:
+            self.confidence = ConfidenceTable(len(task), self.confidence_epochs)
+
+    def retrieve(self, transform: bool = True) -> tuple[Tensor, Tensor]:
+        """A random replay batch, in a random view unless it is to come as stored, and its labels."""
+        slots = self.buffer.draw(self.context.replay_size, self.context.generator("retrieve"))
+        images = self.buffer.images[slots]
+        if transform:
+            images = self.context.views.replay(images, self.context.generator("replay-view"))
+        return images, self.buffer.labels[slots].to(self.context.device)
+
+    def second_view(self, images: Tensor, kind: SecondView, part: int = 0) -> Tensor:
+        """A second view of every image, made from the first. ``part`` tells several calls in one step apart."""
+        views, draws = self.context.views, self.context.generator("second-view", part)
+        view = views.strong if kind == "strong" else views.crop_flip
+        mean, std = self.network.mean, self.network.std
+        return self.context.protocol.second_view(images, lambda first: view(first, draws), mean, std)
+
+    def record_confidence(self, batch: Batch, confidence: Tensor | None = None) -> None:
+        """Note how sure the network is of each sample's class, if the policy wants to know and in the first E epochs.
+
+        Without given values: a pass over the plain images in evaluation mode, softmax over the classes known.
+        """
+        if self.confidence is None or batch.epoch >= self.confidence.epochs:
+            return
+        if confidence is None:
+            confidence = own_class_confidence(self.network, batch.plain, batch.labels)
+        self.confidence.record(batch.epoch, batch.indices, confidence)
+
+    def remember(self, batch: Batch, images: Tensor | None = None, **columns: Tensor) -> None:
+        """Offer a batch to the memory (its plain images unless others are given)."""
+        stored = batch.plain if images is None else images
+        draws = self.context.generator("policy")
+        self.policy.observe(self.buffer, stored, batch.labels.cpu(), batch.task, draws, **columns)
+
+    def end_task(self, task: Task) -> None:
+        """Let the policy rebuild the memory, if it is one that waits for the end of a task."""
+        draws = self.context.generator("policy")
+        self.policy.end_task(self.buffer, task.images(), task.targets, task.index, draws, self.confidence)
+
+    def memory(self) -> dict[str, Tensor]:
+        """The buffer's content."""
+        columns = {name: self.buffer.column(name) for name in self.buffer.column_names}
+        return {"images": self.buffer.images, "labels": self.buffer.labels, "tasks": self.buffer.tasks, **columns}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Network, optimiser, memory, policy and confidence."""
+        confidence = None if self.confidence is None else self.confidence.state_dict()
+        return {
+            **super().state_dict(),
+            "buffer": self.buffer.state_dict(),
+            "policy": self.policy.state_dict(),
+            "confidence": confidence,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Back to a saved state."""
+        super().load_state_dict(state)
+        self.buffer.load_state_dict(state["buffer"])
+        self.policy.load_state_dict(state["policy"])
+        self.confidence = None
+        if state["confidence"] is not None:
+            self.confidence = ConfidenceTable(0, self.confidence_epochs)
+            self.confidence.load_state_dict(state["confidence"])
+
+
+def confidence_epochs(wanted: int | None, epochs: int) -> int:
+    """The E in force: 5, or the epochs of a task if those are fewer; an E of one's own must fit."""
+    if wanted is None:
+        return min(5, epochs)
+    if not 1 <= wanted <= epochs:
+        raise InputError(f"--confidence-epochs {wanted} must lie between 1 and the epochs of a task, {epochs}.")
+    return wanted
+
+
+@torch.no_grad()
+def own_class_confidence(network: Network, images: Tensor, labels: Tensor) -> Tensor:
+    """Softmax probability of each image's own class, in evaluation mode."""
+    was_training = network.training
+    network.eval()
+    probability = network(images).softmax(1)
+    network.train(was_training)
+    return probability.gather(1, labels[:, None]).squeeze(1)

@@ -1,0 +1,102 @@
+"""ResNet-18 for small images (He et al. 2016): 3x3 stem, no max pool, strides 1-2-2-2.
+
+The paper's network at width 64. Any width, any side from 8 pixels up, 1 or 3 channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from acr.errors import InputError
+from acr.networks.heads import LinearHead, ProxyHead
+from acr.networks.network import Network
+
+
+class BatchNorm2d(nn.BatchNorm2d):
+    """Batch normalisation that falls back on its running averages where a batch leaves one value a channel.
+
+    One 8x8 image ends in a 1x1 map: there is no variance to normalise by.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalise by the batch's statistics in training mode, if it has any."""
+        single = input.shape[0] * input.shape[2] * input.shape[3] == 1
+        if self.training and single:
+            return F.batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, False, 0, self.eps)
+        return super().forward(input)
+
+
+def conv3x3(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
+    """3x3 convolution without bias."""
+    return nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+
+
+class BasicBlock(nn.Module):
+    """conv-BN-ReLU-conv-BN plus shortcut, ReLU."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = conv3x3(inputs, outputs, stride), BatchNorm2d(outputs)
+        self.conv2, self.bn2 = conv3x3(outputs, outputs), BatchNorm2d(outputs)
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), BatchNorm2d(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Residual sum."""
+        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        return F.relu(self.bn2(self.conv2(y)) + self.shortcut(x), inplace=True)
+
+
+class ResNet18(nn.Module):
+    """The encoder: images to vectors of 8 x width non-negative features."""
+
+    def __init__(self, width: int = 64, channels: int = 3) -> None:
+        super().__init__()
+        if width < 1:
+            raise InputError(f"The width of a network is 1 or more; got {width}.")
+        self.features = 8 * width
+        self.conv, self.bn = conv3x3(channels, width), BatchNorm2d(width)
+        stages: list[nn.Module] = []
+        inputs = width
+        for outputs, stride in ((width, 1), (2 * width, 2), (4 * width, 2), (8 * width, 2)):
+            stages.append(nn.Sequential(BasicBlock(inputs, outputs, stride), BasicBlock(outputs, outputs, 1)))
+            inputs = outputs
+        self.stages = nn.Sequential(*stages)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Mean over the last map."""
+        return self.stages(F.relu(self.bn(self.conv(x)), inplace=True)).mean((2, 3))
+
+
+def resnet18(
+    num_classes: int,
+    width: int = 64,
+    head: Literal["linear", "proxy"] = "linear",
+    channels: int = 3,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    temperature: float = 0.09,
+) -> Network:
+    """ResNet-18 with a linear or a proxy head; 11,168,832 encoder parameters at width 64.
+
+    >>> resnet18(10, width=4, channels=1)(torch.zeros(2, 1, 8, 8, dtype=torch.uint8)).shape
+    torch.Size([2, 10])
+    """
+    if num_classes < 1:
+        raise InputError(f"A network has one class or more; got {num_classes}.")
+    if head not in ("linear", "proxy"):
+        raise InputError(f"The head is 'linear' or 'proxy'; got {head!r}.")
+    encoder = ResNet18(width, channels)
+    top = (
+        LinearHead(encoder.features, num_classes)
+        if head == "linear"
+        else ProxyHead(encoder.features, num_classes, temperature)
+    )
+    network = Network(encoder, top, mean or [0.0] * channels, std or [1.0] * channels)
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -1,0 +1,1 @@
+"""Training: the loop, checkpoints, and what is measured while it runs."""

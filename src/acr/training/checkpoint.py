@@ -1,0 +1,157 @@
+"""Checkpoints: the whole state of a run, in files that hold no code.
+
+A checkpoint is a folder with ``tensors.safetensors``, ``state.json`` (numbers, text, and which tensor goes where) and
+``manifest.json`` (schema version, run, checksum of the other two). It is written beside the others under a temporary
+name, read back, and only then named; older ones go only after that. So at every moment, whatever fails, the newest
+complete one can be read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from acr import files
+from acr.errors import AcrError
+
+SCHEMA = 1
+PARTS = ("tensors.safetensors", "state.json")
+MANIFEST = "manifest.json"
+
+
+class CheckpointError(AcrError):
+    """A checkpoint that cannot be read, with the file and the reason."""
+
+
+def flatten(state: Any, tensors: dict[str, Tensor], path: str = "") -> Any:
+    """Nested state as JSON, with tensors taken out into ``tensors``."""
+    if isinstance(state, Tensor):
+        name = path or "value"
+        tensors[name] = state.detach().cpu().contiguous()
+        return {"tensor": name}
+    if isinstance(state, dict):
+        return {"dict": [[key, flatten(value, tensors, f"{path}/{key}")] for key, value in state.items()]}
+    if isinstance(state, (list, tuple)):
+        return {"list": [flatten(value, tensors, f"{path}/{i}") for i, value in enumerate(state)]}
+    if state is None or isinstance(state, (bool, int, float, str)):
+        return {"value": state}
+    raise TypeError(f"A state holds tensors, numbers, text, lists and dicts; {path} is {type(state).__name__}.")
+
+
+def restore(content: Any, tensors: dict[str, Tensor]) -> Any:
+    """The inverse of :func:`flatten` (tuples come back as lists)."""
+    ((kind, value),) = content.items()
+    if kind == "tensor":
+        return tensors[value]
+    if kind == "dict":
+        return {key: restore(item, tensors) for key, item in value}
+    if kind == "list":
+        return [restore(item, tensors) for item in value]
+    if kind == "value":
+        return value
+    raise ValueError(f"unknown kind {kind!r}")
+
+
+class Checkpoints:
+    """The checkpoints of one run folder."""
+
+    def __init__(self, folder: Path, run: str, keep: int = 2) -> None:
+        self.folder = folder
+        self.run = run
+        self.keep = keep
+
+    def names(self) -> list[Path]:
+        """Complete checkpoints, newest first."""
+        found = [path for path in self.folder.glob("step-*") if path.name[5:].isdigit()] if self.folder.is_dir() else []
+        return sorted(found, key=lambda path: int(path.name[5:]), reverse=True)
+
+    def save(self, step: int, state: dict[str, Any]) -> Path:
+        """Write a checkpoint, prove that it can be read, then drop the oldest."""
+        from safetensors.torch import save
+
+        tensors: dict[str, Tensor] = {}
+        content = {"state.json": json.dumps(flatten(state, tensors)).encode()}
+        content["tensors.safetensors"] = save(tensors)
+        checksums = {name: hashlib.blake2b(data, digest_size=16).hexdigest() for name, data in content.items()}
+        content[MANIFEST] = json.dumps(
+            {"schema": SCHEMA, "run": self.run, "step": step, "checksums": checksums}, indent=1
+        ).encode()
+        target = self.folder / f"step-{step:012d}"
+        part = self.folder / f".part-{step:012d}"
+        files.remove_tree(part)
+        try:
+            for name, data in content.items():
+                files.write_bytes(part / name, data)
+            verify(part, self.run)
+            files.replace_folder(part, target)
+        finally:
+            files.remove_tree(part)
+        for old in self.names()[self.keep :]:
+            files.remove_tree(old)
+        return target
+
+    def load(self) -> tuple[int, dict[str, Any]] | None:
+        """The newest checkpoint that can be read; a damaged one is named in a warning and passed over."""
+        damaged = []
+        for path in self.names():
+            try:
+                return read(path, self.run)
+            except CheckpointError as error:
+                damaged.append(str(error))
+                warnings.warn(f"{error} Falling back to the one before.", stacklevel=2)
+        if damaged:
+            raise CheckpointError(
+                f"No checkpoint in {self.folder} can be read: {' '.join(damaged)} Nothing was changed. "
+                "To start this run over, add --fresh."
+            )
+        return None
+
+
+def verify(path: Path, run: str) -> dict[str, bytes]:
+    """The files of a checkpoint, if all are there, of this run, and as they were written."""
+    try:
+        manifest = json.loads((path / MANIFEST).read_bytes())
+        schema, owner, checksums = manifest["schema"], manifest["run"], manifest["checksums"]
+        wanted = {name: checksums[name] for name in PARTS}
+    except OSError as error:
+        raise CheckpointError(f"Checkpoint {path} has no readable {MANIFEST} ({error.strerror}).") from None
+    except (ValueError, KeyError, TypeError):
+        raise CheckpointError(f"Checkpoint file {path / MANIFEST} is damaged.") from None
+    if schema != SCHEMA:
+        raise CheckpointError(f"Checkpoint {path} has schema {schema}; this version reads {SCHEMA}.")
+    if owner != run:
+        raise CheckpointError(f"Checkpoint {path} belongs to another run ({owner}, not {run}).")
+    content = {}
+    for name, checksum in wanted.items():
+        try:
+            content[name] = (path / name).read_bytes()
+        except OSError as error:
+            raise CheckpointError(f"Checkpoint file {path / name} cannot be read ({error.strerror}).") from None
+        if hashlib.blake2b(content[name], digest_size=16).hexdigest() != checksum:
+            raise CheckpointError(f"Checkpoint file {path / name} is damaged (its checksum differs).")
+    return content
+
+
+def read(path: Path, run: str) -> tuple[int, dict[str, Any]]:
+    """Step and state of a checkpoint."""
+    from safetensors.torch import load
+
+    content = verify(path, run)
+    try:
+        state = restore(json.loads(content["state.json"]), load(content["tensors.safetensors"]))
+    except Exception as error:  # checksums agree, so this is a foreign or forged file: say so, do not crash
+        raise CheckpointError(f"Checkpoint {path} cannot be understood ({error}).") from None
+    return int(path.name[5:]), state
+
+
+def clone_state(state: Any) -> Any:
+    """A deep copy of a nested state."""
+    tensors: dict[str, Tensor] = {}
+    content = flatten(state, tensors)
+    return restore(content, {name: torch.clone(value) for name, value in tensors.items()})

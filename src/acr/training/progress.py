@@ -1,0 +1,60 @@
+"""Progress of a run: a bar on a terminal, plain lines elsewhere, nothing if quiet."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+PLAIN_LINE_SECONDS = 10.0
+
+
+class RunProgress:
+    """Where a run stands: task, epoch, loss, images a second, time left."""
+
+    def __init__(self, steps: int, done: int = 0, quiet: bool = False) -> None:
+        self.console = Console(stderr=True, highlight=False)
+        self.steps, self.done, self.quiet = steps, done, quiet
+        self.bar: Progress | None = None
+        self.started = self.last_line = time.monotonic()
+        self.first = done
+        if not quiet and self.console.is_terminal:
+            self.bar = Progress(
+                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("steps"),
+                TextColumn("{task.fields[speed]}"), TimeRemainingColumn(), console=self.console, transient=True,
+            )  # fmt: skip
+            self.row = self.bar.add_task("starting", total=steps, completed=done, speed="")
+
+    def __enter__(self) -> RunProgress:
+        if self.bar:
+            self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar:
+            self.bar.stop()
+
+    def step(self, label: str, loss: float | None, images: int) -> None:
+        """One more step is done."""
+        self.done += 1
+        if self.quiet:
+            return
+        now = time.monotonic()
+        rate = (self.done - self.first) / max(now - self.started, 1e-9)
+        shown = "" if loss is None else f" loss {loss:.3f}"
+        if self.bar:
+            self.bar.update(self.row, completed=self.done, description=label + shown, speed=f"{rate * images:.0f} im/s")
+        elif now - self.last_line >= PLAIN_LINE_SECONDS:
+            self.last_line = now
+            left = (self.steps - self.done) / rate
+            print(f"{label}{shown}, {rate * images:.0f} images/s, {left:.0f} s left", file=sys.stderr, flush=True)
+
+    def say(self, line: str) -> None:
+        """A line that stays."""
+        if not self.quiet:
+            self.console.print(line, markup=False)
