@@ -109,6 +109,7 @@ CATALOG: dict[str, DataSpec] = {
             flip=False,
             ood_constants="cifar-c",
             classes=10,
+            train_per_class=144,
         ),
         DataSpec(
             name="split-cifar10",
