@@ -29,6 +29,19 @@ class Request:
     """Leave unreadable files out instead of stopping at them."""
     quiet: bool = False
     """No progress bar."""
+    seed: int = 0
+    """Of a hold-out, where the source has no test images of its own."""
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file at its publisher's address."""
+
+    url: str
+    size: int
+    md5: str
+    unpacked: int
+    """About how many bytes it takes on disk when unpacked."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +68,17 @@ class DataSpec:
     """None: the paper's eleven."""
     ood_severities: tuple[int, ...] = (1,)
     ood_constants: str = "imagenet-c"
+    classes: int | None = None
+    train_per_class: int | None = None
+    test_per_class: int | None = None
+    """What the whole data set has, for checking."""
+    places: tuple[str, ...] = ()
+    """Names under which it is looked for below the data root: folders and archives."""
+    markers: tuple[tuple[str, ...], ...] = ()
+    """Patterns of files; a data root that has all of one line is the data set's own folder."""
+    download: Download | None = None
+    how_to_get: str = ""
+    """What to do where there is nothing to download."""
 
     def run_defaults(self) -> dict[str, Any]:
         """The fields of a run's config that a data set decides."""
@@ -84,6 +108,104 @@ CATALOG: dict[str, DataSpec] = {
             buffer_size=50,
             flip=False,
             ood_constants="cifar-c",
+            classes=10,
+            train_per_class=144,
+        ),
+        DataSpec(
+            name="split-cifar10",
+            title="CIFAR-10, 32x32 photographs: 5 tasks of 2 classes",
+            source="acr.data.sources.cifar:load_cifar10",
+            tasks=5,
+            image_size=32,
+            mean=(0.4914, 0.4822, 0.4465),
+            std=(0.2470, 0.2435, 0.2615),
+            learning_rate=0.1,
+            classes=10,
+            train_per_class=5000,
+            test_per_class=1000,
+            places=("cifar-10-batches-py", "cifar-10-batches-bin", "cifar-10-python.tar.gz", "cifar-10-binary.tar.gz"),
+            markers=(("data_batch_1", "test_batch"), ("data_batch_1.bin", "test_batch.bin")),
+            download=Download(
+                "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+                170_498_071,
+                "c58f30108f718f92721af3b95e74349a",
+                unpacked=186_000_000,
+            ),
+        ),
+        DataSpec(
+            name="split-cifar100",
+            title="CIFAR-100, 32x32 photographs: 10 tasks of 10 classes",
+            source="acr.data.sources.cifar:load_cifar100",
+            tasks=10,
+            image_size=32,
+            mean=(0.5071, 0.4867, 0.4408),
+            std=(0.2675, 0.2565, 0.2761),
+            learning_rate=0.1,
+            classes=100,
+            train_per_class=500,
+            test_per_class=100,
+            places=("cifar-100-python", "cifar-100-binary", "cifar-100-python.tar.gz", "cifar-100-binary.tar.gz"),
+            markers=(("train", "test", "meta"), ("train.bin", "test.bin")),
+            download=Download(
+                "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+                169_001_437,
+                "eb9058c3a382ffc7106e4002c42a8d85",
+                unpacked=187_000_000,
+            ),
+        ),
+        DataSpec(
+            name="split-mini-imagenet",
+            title="Mini-ImageNet, photographs resized to 32x32: 5 tasks of 20 classes",
+            source="acr.data.sources.mini_imagenet:load",
+            tasks=5,
+            image_size=32,
+            mean=(0.47313006, 0.44905752, 0.40378186),
+            std=(0.27292014, 0.26559181, 0.27953038),
+            learning_rate=0.03,
+            classes=100,
+            train_per_class=500,
+            test_per_class=100,
+            places=("mini-imagenet", "mini_imagenet", "miniimagenet", "mini-imagenet.zip", "mini_imagenet.zip"),
+            markers=(("train/*",), ("train_x.npy", "train_y.npy"), ("images", "train.csv"), ("n[0-9]*",)),
+            how_to_get=(
+                "Mini-ImageNet has no public address of its own: its images are ImageNet's, whose terms you accept at "
+                "https://www.image-net.org/download. Put its class folders (train/<wnid>/*.jpg and val/<wnid>/*.jpg, "
+                "or one folder per class), or its images folder with train.csv, val.csv and test.csv, or the arrays "
+                "train_x.npy, train_y.npy, test_x.npy and test_y.npy, into a folder or zip named mini-imagenet below "
+                "your data folder, and name that with --data-root or the variable ACR_DATA."
+            ),
+        ),
+        DataSpec(
+            name="split-tiny-imagenet",
+            title="Tiny-ImageNet, photographs resized to 32x32: 10 tasks of 20 classes",
+            source="acr.data.sources.tiny_imagenet:load",
+            tasks=10,
+            image_size=32,
+            mean=(0.4802, 0.4480, 0.3975),
+            std=(0.2770, 0.2691, 0.2821),
+            learning_rate=0.03,
+            classes=200,
+            train_per_class=500,
+            test_per_class=50,
+            places=("tiny-imagenet-200", "tiny-imagenet-200.zip", "tiny-imagenet"),
+            markers=(("wnids.txt", "train"), ("*x_train_01.npy",), ("processed/x_train_01.npy",)),
+            download=Download(
+                "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+                248_100_043,
+                "90528d7ca1a48142e341f4ef8d21d0de",
+                unpacked=500_000_000,
+            ),
+        ),
+        DataSpec(
+            name="folder:PATH",
+            title="your own images: PATH/<class>/*, or PATH/train/<class>/* and PATH/test/<class>/*",
+            source="acr.data.sources.folder:load",
+            image_size=32,
+        ),
+        DataSpec(
+            name="npz:PATH",
+            title="your own arrays: images and labels in a .npz file or a folder of .npy files",
+            source="acr.data.sources.arrays:load",
         ),
     )
 }

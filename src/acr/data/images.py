@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,31 @@ class ImageSet:
             names = {i: str(value) for value, i in number.items()}
             values = np.array([number[value] for value in values.tolist()], dtype=np.int64)
         return cls(pixels, values.astype(np.int64), names)
+
+    @classmethod
+    def from_folder(
+        cls, folder: str | Path, image_size: int = 32, *, skip_broken: bool = False, quiet: bool = True
+    ) -> ImageSet:
+        """From ``folder/<class>/*``: any format Pillow reads, as RGB, the centre square of each image.
+
+        Classes are numbered in natural order of their folders' names. Unreadable files are an error that names them,
+        or left out with ``skip_broken``.
+        """
+        from acr.data.bring import images_of_folder
+
+        return images_of_folder(Path(folder), image_size, skip_broken=skip_broken, quiet=quiet)
+
+    @classmethod
+    def from_dataset(cls, dataset: Any, image_size: int | None = None, *, quiet: bool = True) -> ImageSet:
+        """From any map-style data set: PyTorch's, torchvision's, Hugging Face's, or a list.
+
+        Items are pairs (image, label), or dicts with ``image`` or ``img`` and ``label``, ``labels`` or
+        ``fine_label``. An image is a PIL image, an array or a tensor (uint8, or floats in 0..1). Images of unequal
+        sizes need an ``image_size``. Grey images stay grey if all are.
+        """
+        from acr.data.bring import images_of_dataset
+
+        return images_of_dataset(dataset, image_size, quiet=quiet)
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,4 +35,6 @@ def load(request: Request) -> DataSet:
     train = ImageSet(images[~is_test], labels[~is_test])
     test = ImageSet(images[is_test], labels[is_test])
     mean, std = train.statistics()
-    return DataSet("split-digits", train, test, mean, std, {"origin": "sklearn.datasets.load_digits"})
+    computed = f"computed from {len(train)} training images"
+    notes = {"location": "sklearn.datasets.load_digits", "layout": "embedded", "normalisation": computed}
+    return DataSet("split-digits", train, test, mean, std, notes)

@@ -1,0 +1,203 @@
+"""Reading and extracting archives that strangers made.
+
+An archive is refused, and nothing of it is used, when a member's name leads out of the target (``..``, an absolute
+path, a drive), when it holds links, devices or other special files (no data set needs them), when it would unpack to
+more than any data set does, or to far more than its own size, and when it is cut short.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import os
+import shutil
+import stat
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO, cast
+
+from acr.errors import InputError
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an archive may unpack to. The defaults leave room for ImageNet-sized sets."""
+
+    members: int = 5_000_000
+    total_bytes: int = 512 << 30
+    ratio: int = 200
+    """Unpacked bytes for each byte of the archive; the formats' own limit, for endless zeros, is about 1000."""
+    free_bytes: int = 64 * MIB
+    """Below this total the ratio is not looked at."""
+
+    def allowance(self, archive: Path) -> int:
+        """How many bytes this archive may unpack to."""
+        return min(self.total_bytes, max(self.free_bytes, self.ratio * archive.stat().st_size))
+
+
+LIMITS = Limits()
+
+
+def is_archive(path: Path) -> bool:
+    """Whether the name is that of an archive we read."""
+    return path.name.lower().endswith((".zip", ".npz", ".tar", ".tar.gz", ".tgz"))
+
+
+def check_name(name: str, archive: Path) -> str:
+    """The member's name if it stays below the target, else an error."""
+    if name in (".", "./"):  # the target itself, with which many tars begin
+        return name
+    posix, windows = PurePosixPath(name), PureWindowsPath(name)
+    bad = posix.is_absolute() or windows.drive or windows.root or ".." in windows.parts or "\0" in name
+    if bad or not name.strip("./"):
+        raise InputError(f"{archive} is refused: its member {name!r} leads out of the folder it is unpacked in.")
+    return name
+
+
+@contextmanager
+def open_zip(path: Path, limits: Limits | None = None) -> Iterator[zipfile.ZipFile]:
+    """A zip file whose table of contents has been checked."""
+    limits = limits or LIMITS
+    with _told_plainly(path), zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        _check_count(path, len(members), limits)
+        for member in members:
+            check_name(member.filename, path)
+            kind = stat.S_IFMT(member.external_attr >> 16)
+            if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+                raise _special(path, member.filename)
+            if member.flag_bits & 1:
+                raise InputError(f"{path} is encrypted. Unpack it yourself and give the folder.")
+        _check_total(path, sum(member.file_size for member in members), limits)
+        yield archive
+
+
+def tar_members(path: Path, limits: Limits | None = None) -> Iterator[tuple[str, IO[bytes]]]:
+    """Names and contents of the regular files of a tar (also gzipped), in order; each is readable until the next."""
+    limits = limits or LIMITS
+    compressed = path.name.lower().endswith(("gz", "tgz"))
+    with _told_plainly(path), path.open("rb") as raw:
+        stream = cast(IO[bytes], gzip.GzipFile(fileobj=raw) if compressed else raw)
+        metered = _Metered(stream, path, limits)
+        with tarfile.open(fileobj=metered, mode="r|") as archive:
+            count = 0
+            for member in archive:
+                count += 1
+                _check_count(path, count, limits)
+                check_name(member.name, path)
+                if member.isdir():
+                    continue
+                if not member.isreg():
+                    raise _special(path, member.name)
+                _check_total(path, member.size, limits)
+                file = archive.extractfile(member)
+                assert file is not None
+                yield member.name, file
+        while metered.read(MIB):  # to the end, where gzip keeps its checksum
+            pass
+
+
+def read_members(path: Path, wanted: Callable[[str], bool], limits: Limits | None = None) -> dict[str, bytes]:
+    """Contents of the wanted files of a tar or zip, without unpacking it to disk."""
+    if zipfile.is_zipfile(path):
+        with open_zip(path, limits) as archive:
+            return {name: archive.read(name) for name in archive.namelist() if wanted(name) and not name.endswith("/")}
+    with _told_plainly(path):
+        return {name: file.read() for name, file in tar_members(path, limits) if wanted(name)}
+
+
+def extract(
+    path: Path, target: Path, *, limits: Limits | None = None, tell: Callable[[int], None] = lambda files: None
+) -> None:
+    """Unpack a tar or zip so that ``target`` gets what the archive holds: all of it, or nothing.
+
+    It is unpacked into a fresh folder beside ``target`` first, so that no link that lies about can redirect a write.
+    What ``target`` already has under the same top-level names is left alone and is an error.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=target, prefix=f".{path.name}.", suffix=".part"))
+    try:
+        with _told_plainly(path):
+            for name, file in _members(path, limits):
+                destination = temporary / PurePosixPath(name)
+                destination.parent.mkdir(parents=True, exist_ok=True)
+                with destination.open("xb") as out:
+                    shutil.copyfileobj(file, out, MIB)
+                tell(1)
+        tops = sorted(temporary.iterdir())
+        if taken := [top.name for top in tops if (target / top.name).exists()]:
+            raise InputError(f"{target} already holds {', '.join(taken)}. Move it away first.")
+        for top in tops:
+            os.rename(top, target / top.name)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _members(path: Path, limits: Limits | None) -> Iterator[tuple[str, IO[bytes]]]:
+    if not zipfile.is_zipfile(path):
+        yield from tar_members(path, limits)
+        return
+    with open_zip(path, limits) as archive:
+        for member in archive.infolist():
+            if not member.is_dir():
+                with archive.open(member) as file:
+                    yield member.filename, file
+
+
+class _Metered(io.RawIOBase):
+    """Counts what a stream gives, and stops it when it gives too much, whatever the headers promise."""
+
+    def __init__(self, stream: IO[bytes], path: Path, limits: Limits) -> None:
+        self._stream, self._path, self._limits = stream, path, limits
+        self._left = limits.allowance(path) + MIB
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(min(size, MIB) if size >= 0 else MIB)
+        self._left -= len(data)
+        if self._left < 0:
+            raise _bomb(self._path, self._limits.allowance(self._path))
+        return data
+
+
+@contextmanager
+def _told_plainly(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise InputError(f"{path} is cut short or damaged ({error}). Delete it and get it again.") from error
+    except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+        raise InputError(f"{path} is refused: two of its members claim the same name, {error.filename}.") from error
+    except NotImplementedError as error:
+        raise InputError(
+            f"{path} uses a compression we do not read ({error}). Unpack it and give the folder."
+        ) from error
+
+
+def _check_count(path: Path, count: int, limits: Limits) -> None:
+    if count > limits.members:
+        raise InputError(f"{path} is refused: it holds more than {limits.members:,} files.")
+
+
+def _check_total(path: Path, total: int, limits: Limits) -> None:
+    if total > limits.allowance(path):
+        raise _bomb(path, limits.allowance(path))
+
+
+def _bomb(path: Path, allowed: int) -> InputError:
+    return InputError(
+        f"{path} is refused: it unpacks to more than {allowed / MIB:,.0f} MiB, far more than an archive of its size "
+        "should. If you trust it, unpack it yourself and give the folder."
+    )
+
+
+def _special(path: Path, name: str) -> InputError:
+    return InputError(f"{path} is refused: its member {name!r} is a link or a special file, not plain data.")

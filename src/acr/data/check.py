@@ -1,0 +1,147 @@
+"""Looking a data set over before a run depends on it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from acr.data.catalog import DataSpec, find
+from acr.data.images import DataSet, ImageSet
+from acr.data.loading import load_dataset
+from acr.errors import InputError
+
+MEAN_TOLERANCE = 0.01
+STD_TOLERANCE = 0.03
+"""Published constants were often computed before resizing, which lowers the deviation by .02."""
+
+
+@dataclass
+class Report:
+    """What was found. Errors would spoil a run; warnings are worth knowing."""
+
+    name: str
+    errors: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    """Counts, sizes, constants: what a person wants to see, in reading order."""
+
+    @property
+    def ok(self) -> bool:
+        """No errors."""
+        return not self.errors
+
+
+def check(
+    name: str,
+    *,
+    data_root: str | Path | None = None,
+    data_cache: str | Path | None = None,
+    image_size: int | None = None,
+    quiet: bool = False,
+) -> Report:
+    """Counts, classes, sizes, constants, duplicates between training and test, and unreadable files by name.
+
+    A data set that cannot be read at all is a report with that error; a name that does not exist is raised.
+    """
+    spec, _ = find(name)
+    report = Report(name)
+    try:
+        data = load_dataset(
+            name, data_root=data_root, data_cache=data_cache, image_size=image_size, skip_broken=True, quiet=quiet
+        )
+    except InputError as error:
+        report.errors.append(str(error))
+        return report
+    for file, reason in data.notes.get("skipped", ()):
+        report.errors.append(f"unreadable: {file}: {reason}".encode("utf-8", "backslashreplace").decode())
+    _describe(report, data)
+    _check_classes(report, data, spec)
+    _check_constants(report, data, spec)
+    _check_duplicates(report, data)
+    return report
+
+
+def _describe(report: Report, data: DataSet) -> None:
+    channels, height, width = data.train.image_shape
+    for key in ("location", "layout", "cache"):
+        if key in data.notes:
+            report.facts[key] = data.notes[key]
+    report.facts["classes"] = len(data.train.classes)
+    report.facts["image"] = f"{height}x{width}, {'RGB' if channels == 3 else 'grey'}"
+    for split, images in (("train", data.train), ("test", data.test)):
+        report.facts[f"{split} images"] = len(images)
+        report.facts[f"{split} images per class"] = _range(images.counts())
+    if "holdout" in data.notes:
+        held = data.notes["holdout"]
+        report.facts["test set"] = f"{held['fraction']:.0%} of each class, held out with seed {held['seed']}"
+
+
+def _check_classes(report: Report, data: DataSet, spec: DataSpec) -> None:
+    present = len(data.train.classes)
+    if spec.classes is not None and present < spec.classes:
+        report.errors.append(f"{spec.classes - present} of {spec.classes} classes are missing")
+    if spec.classes is not None and present > spec.classes:
+        report.errors.append(f"{present} classes, but {spec.name} has {spec.classes}")
+    if present < 2:
+        report.errors.append("a single class: there is nothing to tell apart")
+    for split, images, whole in (
+        ("train", data.train, spec.train_per_class),
+        ("test", data.test, spec.test_per_class),
+    ):
+        counts = images.counts()
+        if whole is not None and any(count != whole for count in counts.values()):
+            report.warnings.append(
+                f"{split}: {_range(counts)} images a class instead of {whole}: a part of the data set, or another one"
+            )
+    counts = data.train.counts()
+    if spec.train_per_class is None and max(counts.values()) > 10 * min(counts.values()):
+        smallest = min(counts, key=lambda label: counts[label])
+        report.warnings.append(
+            f"train: classes are very unequal ({_range(counts)} images); smallest: {data.train.class_names[smallest]}"
+        )
+
+
+def _check_constants(report: Report, data: DataSet, spec: DataSpec) -> None:
+    mean, std = data.train.statistics()
+    report.facts["train mean"] = tuple(round(value, 5) for value in mean)
+    report.facts["train std"] = tuple(round(value, 5) for value in std)
+    if min(std) == 0:
+        report.errors.append("a channel is constant over all training images")
+    if spec.mean is None or spec.std is None:
+        return
+    report.facts["recorded mean"], report.facts["recorded std"] = spec.mean, spec.std
+    for what, found, known, tolerance in (
+        ("mean", mean, spec.mean, MEAN_TOLERANCE),
+        ("standard deviation", std, spec.std, STD_TOLERANCE),
+    ):
+        if len(found) != len(known) or max(abs(a - b) for a, b in zip(found, known, strict=True)) > tolerance:
+            shown = " ".join(f"{value:.4f}" for value in found)
+            report.warnings.append(f"the {what} is {shown}, not near the recorded {' '.join(map(str, known))}")
+
+
+def _check_duplicates(report: Report, data: DataSet) -> None:
+    in_train: dict[bytes, int] = {}
+    for position, digest in enumerate(_digests(data.train)):
+        in_train.setdefault(digest, position)
+    twins = [(in_train[digest], position) for position, digest in enumerate(_digests(data.test)) if digest in in_train]
+    report.facts["train images repeated"] = len(data.train) - len(in_train)
+    report.facts["test images also in train"] = len(twins)
+    if twins:
+        other = sum(data.train.labels[a] != data.test.labels[b] for a, b in twins)
+        first = ", ".join(f"test {b} = train {a}" for a, b in twins[:3])
+        report.warnings.append(
+            f"{len(twins)} test images are also training images, {other} of them with another label ({first}"
+            f"{', ...' if len(twins) > 3 else ''})"
+        )
+
+
+def _digests(images: ImageSet) -> list[bytes]:
+    return [hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in images.images]
+
+
+def _range(counts: Mapping[int, int]) -> str:
+    low, high = min(counts.values()), max(counts.values())
+    return f"{low}" if low == high else f"{low} to {high}"

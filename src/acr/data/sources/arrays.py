@@ -1,0 +1,128 @@
+"""One's own arrays: a ``.npz`` file, or a folder (or zip) of ``.npy`` files.
+
+Names that are understood, first match wins: ``train_x train_y test_x test_y``, ``x_train y_train x_test y_test``,
+``train_images train_labels test_images test_labels``; without a test part ``images labels``, ``x y`` or
+``data labels``. ``class_names`` may name the classes 0, 1, ...
+Images are uint8 or floats in [0, 1]; ``N x H x W``, ``N x H x W x C`` or ``N x C x H x W`` with C = 1 or 3.
+Pickled objects inside are refused.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from acr.data.catalog import CATALOG, DataSpec, Request
+from acr.data.decoded import Arrays, from_arrays
+from acr.data.decoding import floats_to_bytes
+from acr.data.images import DataSet, Images, ImageSet
+from acr.data.tree import FolderTree, Tree, open_tree
+from acr.errors import InputError
+
+NAMES = (
+    ("train_x", "train_y", "test_x", "test_y"),
+    ("x_train", "y_train", "x_test", "y_test"),
+    ("train_images", "train_labels", "test_images", "test_labels"),
+    ("images", "labels"),
+    ("x", "y"),
+    ("data", "labels"),
+)
+
+
+def load(request: Request) -> DataSet:
+    """The arrays of ``npz:PATH``."""
+    assert request.path is not None
+    if not request.path.exists():
+        raise InputError(f"There is no file {request.path}.")
+    tree = open_tree(request.path)
+    try:
+        present = {PurePosixPath(name).stem.lower() for name in tree.names if name.endswith(".npy")}
+        for names in NAMES:
+            if present.issuperset(names):
+                return load_named(CATALOG["npz:PATH"], request, tree, names)
+    finally:
+        tree.close()
+    forms = "; ".join(", ".join(names) for names in NAMES)
+    raise InputError(f"{request.path} has the arrays {', '.join(sorted(present)) or 'none'}; it needs one of: {forms}.")
+
+
+def load_named(spec: DataSpec, request: Request, tree: Tree, names: tuple[str, ...]) -> DataSet:
+    """The data set of arrays with these names: images and labels for training, then for test if there are four."""
+    paths = {PurePosixPath(name).stem.lower(): name for name in tree.names if name.endswith(".npy")}
+    if lacking := [name for name in names if name not in paths]:
+        raise InputError(f"{tree.root} lacks the arrays {', '.join(lacking)}.")
+
+    def read() -> Arrays:
+        class_names = _class_names(tree, paths)
+        columns = [_labels(tree, paths[name]) for name in names[1::2]]
+        numbers = _number(columns, class_names)
+        sets = []
+        for name, labels in zip(names[::2], numbers, strict=True):
+            where = f"{tree.root}: {name}"
+            images = to_images(read_array(tree, paths[name]), where)
+            if len(images) != len(labels):
+                raise InputError(f"{where} has {len(images)} images, but there are {len(labels)} labels.")
+            sets.append(ImageSet(images, labels, class_names))
+        return Arrays(f"arrays {', '.join(names)}", sets[0], sets[1] if len(sets) > 1 else None)
+
+    used = [paths[name] for name in (*names, "class_names") if name in paths]
+    return from_arrays(spec, request, tree.root, tree.identity(used), read)
+
+
+def read_array(tree: Tree, name: str) -> np.ndarray[Any, Any]:
+    """An ``.npy`` file of a tree, mapped where it lies if that is a plain folder."""
+    try:
+        if isinstance(tree, FolderTree):
+            return np.load(tree.root / name, mmap_mode="r", allow_pickle=False)
+        with tree.open(name) as file:
+            return np.lib.format.read_array(file, allow_pickle=False)
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+        raise InputError(f"{tree.root}: {name} is not a sound array of numbers ({error}).") from error
+
+
+def to_images(values: np.ndarray[Any, Any], where: str) -> Images:
+    """Bytes ``N x C x H x W`` from bytes, or from floats in [0, 1] by floor(255 x), in any of the usual shapes."""
+    if np.issubdtype(values.dtype, np.floating):
+        low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+        if not (low >= 0 and high <= 1):
+            raise InputError(f"{where}: floats must lie in 0..1 (not normalised); these go from {low:g} to {high:g}.")
+        values = floats_to_bytes(values)
+    if values.dtype != np.uint8:
+        raise InputError(f"{where}: images are uint8 or floats in 0..1; got {values.dtype}.")
+    if values.ndim not in (3, 4):
+        raise InputError(
+            f"{where}: images have the shape N x H x W, N x H x W x C or N x C x H x W; got {values.shape}."
+        )
+    return ImageSet.from_arrays(values, np.zeros(len(values), np.int64)).images
+
+
+def _labels(tree: Tree, name: str) -> np.ndarray[Any, Any]:
+    labels = np.asarray(read_array(tree, name))
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1 or labels.dtype.kind not in "iuUS":
+        raise InputError(f"{tree.root}: {name} is not a column of integers or text; got {labels.dtype} {labels.shape}.")
+    return labels
+
+
+def _number(
+    columns: list[np.ndarray[Any, Any]], class_names: dict[int, str]
+) -> list[np.ndarray[Any, np.dtype[np.int64]]]:
+    """Integers keep their values; text is numbered in sorted order, and ``class_names`` told so."""
+    if all(column.dtype.kind in "iu" for column in columns):
+        return [column.astype(np.int64) for column in columns]
+    texts = [[v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in c.tolist()] for c in columns]
+    order = sorted({text for column in texts for text in column})
+    class_names.clear()
+    class_names.update(enumerate(order))
+    number = {text: i for i, text in enumerate(order)}
+    return [np.array([number[text] for text in column], dtype=np.int64) for column in texts]
+
+
+def _class_names(tree: Tree, paths: dict[str, str]) -> dict[int, str]:
+    if "class_names" not in paths:
+        return {}
+    return {i: str(name) for i, name in enumerate(np.asarray(read_array(tree, paths["class_names"])).tolist())}

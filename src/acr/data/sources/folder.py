@@ -1,0 +1,86 @@
+"""One's own images: a folder (or zip) with a folder per class, with or without a test part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from posixpath import splitext
+
+from acr.data.catalog import CATALOG, Request
+from acr.data.decoded import Listing, from_files
+from acr.data.decoding import endings
+from acr.data.images import DataSet
+from acr.data.tree import Tree, common_prefix, natural, open_tree
+from acr.errors import InputError
+
+TRAIN = ("train", "training")
+TEST = ("test", "testing", "val", "valid", "validation")
+"""Names of the parts; of several test parts the first in this order is used."""
+
+
+def load(request: Request) -> DataSet:
+    """``PATH/<class>/*`` or ``PATH/train/<class>/*`` and ``PATH/test/<class>/*``, at any depth below the class."""
+    assert request.path is not None
+    if not request.path.exists():
+        raise InputError(f"There is no folder {request.path}.")
+    tree = open_tree(request.path)
+    try:
+        return from_files(CATALOG["folder:PATH"], request, tree, list_files(tree))
+    finally:
+        tree.close()
+
+
+def list_files(tree: Tree) -> Listing:
+    """The image files of a tree, by class. Classes are numbered in natural order of their names."""
+    files = pictures(tree.names)
+    if not files:
+        raise InputError(f"{tree.root} holds no image files.")
+    prefix = common_prefix(files, stop=lambda part: part.lower() in (*TRAIN, *TEST)) if tree.root.is_file() else ""
+    files = [name.removeprefix(prefix) for name in files]
+    train, test = parts(files)
+    if train is None:
+        rows, layout = by_class(files, ""), "class folders"
+        held: list[tuple[str, str]] = []
+    else:
+        rows, layout = by_class(files, train), f"{train} folder with class folders"
+        held = by_class(files, test) if test is not None else []
+        layout = f"{train} and {test} folders with class folders" if test is not None else layout
+    classes = sorted({label for label, _ in (*rows, *held)}, key=natural)
+    if not classes:
+        raise InputError(
+            f"{tree.root} holds images but no class folders: put the images of each class into a folder of its own."
+        )
+    number = {name: i for i, name in enumerate(classes)}
+    return Listing(
+        layout,
+        dict(enumerate(classes)),
+        [(prefix + name, number[label]) for label, name in rows],
+        [(prefix + name, number[label]) for label, name in held],
+    )
+
+
+def pictures(names: Iterable[str]) -> list[str]:
+    """Those that end like an image. Others (notes, lists, thumbnails' data bases) are no part of a data set."""
+    known = endings()
+    return [name for name in names if splitext(name)[1].lower() in known]
+
+
+def parts(files: Sequence[str]) -> tuple[str | None, str | None]:
+    """The folders of the training and the test part, None where there is none.
+
+    A folder ``train`` is a part only if it holds folders and all its neighbours have names of parts: it might also be
+    a class of vehicles.
+    """
+    tops = {name.split("/")[0] for name in files if "/" in name}
+    deep = {name.split("/")[0] for name in files if name.count("/") >= 2}
+    if not tops or not all(top in deep and top.lower() in (*TRAIN, *TEST) for top in tops):
+        return None, None
+    train = next((top for name in TRAIN for top in sorted(tops) if top.lower() == name), None)
+    test = next((top for name in TEST for top in sorted(tops) if top.lower() == name), None)
+    return (train, test) if train is not None else (None, None)
+
+
+def by_class(files: Sequence[str], part: str) -> list[tuple[str, str]]:
+    """(class, file) of the files below a part, the class being the first folder there."""
+    prefix = f"{part}/" if part else ""
+    below = [name for name in files if name.startswith(prefix) and "/" in name.removeprefix(prefix)]
+    return [(name.removeprefix(prefix).split("/")[0], name) for name in below]
