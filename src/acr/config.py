@@ -180,7 +180,18 @@ class RunConfig(BaseModel):
 
 
 NOT_PART_OF_IDENTITY = frozenset(
-    {"out", "data_root", "data_cache", "device", "threads", "checkpoint_every", "keep", "eval_every", "log_every", "quiet"}
+    {
+        "out",
+        "data_root",
+        "data_cache",
+        "device",
+        "threads",
+        "checkpoint_every",
+        "keep",
+        "eval_every",
+        "log_every",
+        "quiet",
+    }
 )
 """Fields that say where and how a run is done, not what comes out."""
 
@@ -199,7 +210,7 @@ def make_config(values: Mapping[str, Any], *, file: Mapping[str, Any] | None = N
     spec, _ = find(str(given.get("dataset", "split-digits")))
     option_names = set(method.Options.model_fields)
     for name in given:
-        if name not in RunConfig.model_fields and name not in option_names or name == "options":
+        if (name not in RunConfig.model_fields and name not in option_names) or name == "options":
             raise _unknown_field(name, method.name, option_names)
 
     layered = spec.run_defaults()

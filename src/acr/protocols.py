@@ -67,18 +67,14 @@ class Protocol:
         """The order in which a task's classes get the remainder of its quota."""
         return hash_set_order if "hash-ordered-quotas" in self else sorted
 
-    def replay_border(
-        self, dataset: str, padding: int, mean: Sequence[float]
-    ) -> tuple[int, tuple[float, ...] | None]:
+    def replay_border(self, dataset: str, padding: int, mean: Sequence[float]) -> tuple[int, tuple[float, ...] | None]:
         """Padding of a replayed image before its random crop, and the border's colour (None: black)."""
         if "small-replay-padding" not in self:
             return padding, None
         small = dataset in ("split-mini-imagenet", "split-tiny-imagenet")
         return (1 if small else padding), tuple(mean)
 
-    def second_view(
-        self, images: Tensor, view: Callable[[Tensor], Tensor], mean: Tensor, std: Tensor
-    ) -> Tensor:
+    def second_view(self, images: Tensor, view: Callable[[Tensor], Tensor], mean: Tensor, std: Tensor) -> Tensor:
         """ACR's second view of a batch: ``view(images)``, or the released program's.
 
         The released program hands the view bytes that wrapped around and shows the network the result without

@@ -1,16 +1,16 @@
 import numpy as np
 import pytest
 import torch
-from conftest import blobs
 
 from acr.data.images import DataSet, ImageSet
 from acr.data.stream import TaskStream, order_classes, task_sizes
 from acr.errors import InputError
+from acr.testing import toy_data
 
 
 def odd_labels():
     """A data set whose labels are 3, 17 and 900."""
-    data = blobs(classes=3)
+    data = toy_data(classes=3)
     values = np.array([3, 17, 900])
     return DataSet("odd", *(ImageSet(s.images, values[s.labels]) for s in (data.train, data.test)), data.mean, data.std)
 
@@ -71,8 +71,8 @@ def test_random_order_is_a_function_of_its_seed():
         (lambda: order_classes([0, 1], "shuffled"), "random:SEED"),
         (lambda: order_classes([0, 1], [0, 5]), "does not have"),
         (lambda: order_classes([0, 1], [0, 0]), "twice"),
-        (lambda: TaskStream(blobs(), [[0], [77]]), r"no training images of the classes \[77\]"),
-        (lambda: TaskStream(blobs(), [[0], []]), "class or more"),
+        (lambda: TaskStream(toy_data(), [[0], [77]]), r"no training images of the classes \[77\]"),
+        (lambda: TaskStream(toy_data(), [[0], []]), "class or more"),
     ],
 )
 def test_refusals(call, words):

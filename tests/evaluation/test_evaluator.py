@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 import torch
-from conftest import blobs
 
 from acr.data.stream import TaskStream
 from acr.evaluation.evaluator import accuracy_matrix, calibration_bins, count, evaluate
 from acr.evaluation.scenarios import StoredImages
+from acr.testing import toy_data
 
 # Six outputs, three tasks of two; tasks 0 and 1 have been seen.
 SCORES = torch.tensor(
@@ -42,7 +42,7 @@ def test_calibration_bins_add_up():
 
 
 def test_a_perfect_and_a_constant_model():
-    data = blobs(classes=4)
+    data = toy_data(classes=4)
     stream = TaskStream.split(data, tasks=2, class_order=[3, 1, 0, 2])
     scenario = StoredImages("clean", data.test.images)
     lookup = {image.tobytes(): int(label) for image, label in zip(data.test.images, data.test.labels, strict=True)}

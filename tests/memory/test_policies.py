@@ -68,9 +68,7 @@ CONFIDENCE = [[0.5, 0.5], [0.125, 0.875], [0.25, 0.3125], [0.875, 0.875], [0.375
 #   variance      0           .14             .001             0              .016            .001
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"), [("challenging", [1, 4, 2]), ("hard", [5, 2, 0]), ("easy", [3, 0, 1])]
-)
+@pytest.mark.parametrize(("name", "expected"), [("challenging", [1, 4, 2]), ("hard", [5, 2, 0]), ("easy", [3, 0, 1])])
 def test_orders_of_the_confidence_policies(name, expected):
     """One class, three places; equal values: the lower index first."""
     policy = make_policy(name)

@@ -22,9 +22,7 @@ def _run(
     resume: Annotated[
         Literal["ask", "auto"], Parameter(help="What to do with a run of the same config that was interrupted.")
     ] = "ask",
-    fresh: Annotated[
-        bool, Parameter(help="Run anew, beside the old run, if there is one.", negative=())
-    ] = False,
+    fresh: Annotated[bool, Parameter(help="Run anew, beside the old run, if there is one.", negative=())] = False,
     **values: Any,
 ) -> None:
     """Learn a data set task by task with a method, and evaluate after each task."""

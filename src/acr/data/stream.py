@@ -1,6 +1,6 @@
 """TaskStream: a data set as a sequence of tasks, each with classes of its own.
 
-    for task in stream: ...        stream[2]        stream[:3]        len(stream)
+for task in stream: ...        stream[2]        stream[:3]        len(stream)
 """
 
 from __future__ import annotations

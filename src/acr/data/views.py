@@ -155,9 +155,7 @@ def luma(pixels: Tensor) -> Tensor:
     return (pixels * weights).sum(1, keepdim=True)
 
 
-def colour_jitter(
-    pixels: Tensor, chosen: Tensor, generator: torch.Generator, strength: float, hue: float
-) -> Tensor:
+def colour_jitter(pixels: Tensor, chosen: Tensor, generator: torch.Generator, strength: float, hue: float) -> Tensor:
     """Brightness, contrast and saturation factors from 1 ± strength and a hue shift, in a random order an image."""
     n = len(pixels)
     factors = 1 + strength * (2 * torch.rand(3, n, generator=generator) - 1)

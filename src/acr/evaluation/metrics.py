@@ -104,9 +104,7 @@ def coefficient_of_variation(counts: npt.ArrayLike) -> float:
     return float(100 * values.std() / values.mean())
 
 
-def expected_calibration_error(
-    counts: npt.ArrayLike, confidence_sums: npt.ArrayLike, correct: npt.ArrayLike
-) -> float:
+def expected_calibration_error(counts: npt.ArrayLike, confidence_sums: npt.ArrayLike, correct: npt.ArrayLike) -> float:
     """ECE = Σ_b (n_b/n) |acc_b − conf_b| over bins b of predicted confidence (Guo et al. 2017).
 
     ``counts``: predictions in each bin; ``confidence_sums``: sum of their confidences; ``correct``: how many are right.

@@ -12,9 +12,7 @@ from acr.config import RunConfig
 from acr.experiments.records import Run, load_run
 
 
-def run_local(
-    configs: Sequence[RunConfig], jobs: int, on_done: Callable[[Run], None] | None = None
-) -> list[Run]:
+def run_local(configs: Sequence[RunConfig], jobs: int, on_done: Callable[[Run], None] | None = None) -> list[Run]:
     """Run configs in processes of their own, ``jobs`` at a time; finished ones are found, not run again.
 
     Threads a job are set so that jobs x threads = cores: small networks gain more from a second run than from a second

@@ -11,6 +11,7 @@ import torch
 from acr.config import RunConfig, make_config
 from acr.data.catalog import find
 from acr.data.images import DataSet
+from acr.data.loading import load_dataset
 from acr.data.stream import TaskStream
 from acr.data.views import Views
 from acr.errors import InputError
@@ -89,9 +90,9 @@ def execute(config: RunConfig, path: Path) -> Run:
             "the memory needs room for one sample of each."
         )
     scenarios = make_scenarios(config, data)
+    method, context = build(config, stream)
     folder = RunFolder.open(path, config)
     try:
-        method, context = build(config, stream)
         checkpoints = Checkpoints(path / "checkpoint", config.identity(), config.keep)
         trainer = Trainer(config, stream, method, context, scenarios, folder, checkpoints)
         saved = checkpoints.load()
@@ -121,10 +122,18 @@ def check_same_run(config: RunConfig, path: Path) -> None:
 
 def load_data(config: RunConfig) -> DataSet:
     """The images of a config."""
-    from acr.data.catalog import Request
-
-    spec, source = find(config.dataset)
-    return spec.load(Request(config.dataset, source, config.data_root, config.data_cache, config.image_size))
+    return load_dataset(
+        config.dataset,
+        data_root=config.data_root,
+        data_cache=config.data_cache,
+        image_size=config.image_size,
+        samples_per_class=config.samples_per_class,
+        test_samples_per_class=config.test_samples_per_class,
+        validation_fraction=config.validation_fraction,
+        seed=config.data_seed,
+        skip_broken=config.skip_broken,
+        quiet=config.quiet,
+    )
 
 
 def make_scenarios(config: RunConfig, data: DataSet) -> list[Scenario]:

@@ -19,9 +19,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from acr.config import MethodOptions
 from acr.data.views import join
 from acr.losses import proxy_contrastive_loss
-from acr.methods.method import Batch, Context, MethodOptions
+from acr.methods.method import Batch, Context
 from acr.methods.replay import PolicyName, ReplayMethod, ReplayOptions, SecondView
 from acr.networks import Network, ProxyHead
 
@@ -59,6 +60,11 @@ class ACR(ReplayMethod):
         assert isinstance(network.head, ProxyHead)
         network.head.temperature = options.temperature
 
+    def proxies(self) -> Tensor:
+        """One learned vector a class."""
+        assert isinstance(self.network.head, ProxyHead)
+        return self.network.head.proxies
+
     def observe(self, batch: Batch) -> Tensor:
         """One step: two views of the current batch and of a replay batch, loss, confidence, update."""
         groups = [(batch.plain if self.options.first_view == "plain" else batch.augmented, batch.labels)]
@@ -71,8 +77,8 @@ class ACR(ReplayMethod):
         else:
             embeddings = self.network.features(join(*(images for images, _ in groups)))
         labels = torch.cat([labels for _, labels in groups])
-        proxies, temperature = self.network.head.proxies, self.options.temperature
-        loss = proxy_contrastive_loss(embeddings, labels, proxies, temperature, self.options.denominator)
+        temperature, denominator = self.options.temperature, self.options.denominator
+        loss = proxy_contrastive_loss(embeddings, labels, self.proxies(), temperature, denominator)
 
         self.record_confidence(batch, self.training_confidence(embeddings, batch))  # of the model before its update
         self.step(loss)

@@ -18,8 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from acr.config import MethodOptions
 from acr.data.views import join
-from acr.methods.method import Batch, MethodOptions
+from acr.methods.method import Batch
 from acr.methods.replay import ReplayMethod, ReplayOptions, SecondView
 
 

@@ -153,7 +153,7 @@ class Method:
     def step(self, loss: Tensor) -> None:
         """One step of the optimiser down the gradient of a loss."""
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
 
     def state_dict(self) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from acr.config import RunConfig
+from acr.config import MethodOptions, RunConfig
 from acr.data.stream import Task
 from acr.errors import InputError
 from acr.memory import Buffer, ConfidenceTable
 from acr.memory.policies import POLICIES, make_policy
-from acr.methods.method import Batch, Context, Method, MethodOptions
+from acr.methods.method import Batch, Context, Method
 from acr.networks import Network
 
 SecondView = Literal["none", "crop-flip", "strong"]

@@ -254,7 +254,9 @@ class Trainer:
         assert self.signal is not None
         self.save_checkpoint()
         self.folder.event("interrupted", signal=self.signal)
-        raise Interrupted(self.signal, f"Stopped; everything so far is saved. Go on with: acr resume {self.folder.path}")
+        raise Interrupted(
+            self.signal, f"Stopped; everything so far is saved. Go on with: acr resume {self.folder.path}"
+        )
 
     def diverged(self, value: float, where: str) -> str:
         """What to say when the loss is lost."""

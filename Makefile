@@ -1,0 +1,35 @@
+# Everything on a fresh machine with Python 3.10 or newer: `make demo` and `make test`.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+
+.PHONY: demo test test-slow lint bench clean
+
+$(BIN)/acr: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(BIN)/pytest: pyproject.toml $(BIN)/acr
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev]"
+	touch $@
+
+demo: $(BIN)/acr  ## ACR against ER and fine-tuning on handwritten digits, with a report page
+	$(BIN)/acr demo
+
+test: $(BIN)/pytest  ## what must hold, in under ten minutes on two cores
+	$(BIN)/pytest -n auto
+
+test-slow: $(BIN)/pytest  ## what takes longer
+	$(BIN)/pytest -n auto -m slow
+
+lint: $(BIN)/pytest  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(BIN)/pytest  ## speed and memory, as ratios inside one run
+	for script in benchmarks/*.py; do $(BIN)/python $$script; done
+
+clean:
+	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache
