@@ -180,18 +180,8 @@ class RunConfig(BaseModel):
 
 
 NOT_PART_OF_IDENTITY = frozenset(
-    {
-        "out",
-        "data_root",
-        "data_cache",
-        "device",
-        "threads",
-        "checkpoint_every",
-        "keep",
-        "eval_every",
-        "log_every",
-        "quiet",
-    }
+    {"out", "data_root", "data_cache", "device", "threads", "quiet"}
+    | {"checkpoint_every", "keep", "eval_every", "log_every"}
 )
 """Fields that say where and how a run is done, not what comes out."""
 

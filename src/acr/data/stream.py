@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import overload
 
 import numpy as np
@@ -76,7 +77,7 @@ class TaskStream(Sequence[Task]):
         order = order_classes(data.train.classes, class_order)
         sizes = task_sizes(len(order), tasks, classes_per_task)
         ends = np.cumsum([0, *sizes])
-        return cls(data, [order[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)])
+        return cls(data, [order[a:b] for a, b in pairwise(ends)])
 
     def __len__(self) -> int:
         return len(self.task_classes)

@@ -69,7 +69,7 @@ def run_config(config: RunConfig, *, fresh: bool = False, resume: Resume = "auto
 
 
 def resume_run(folder: str | Path, **changes: Any) -> Run:
-    """Finish the run in a folder. ``changes`` may only touch how it is run (device, threads, ...), not what comes out."""
+    """Finish the run in a folder. ``changes`` may touch how it is run (device, threads, ...), not what comes out."""
     old = load_run(folder)
     config = make_config({**old.values, **changes})
     if config.identity() != old.config.identity():

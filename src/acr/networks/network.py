@@ -1,4 +1,4 @@
-"""Network: 8-bit images in, scores out. Normalisation is its first layer, so it can be neither forgotten nor repeated."""
+"""Network: 8-bit images in, scores out. Normalisation is its first layer: it is neither forgotten nor repeated."""
 
 from __future__ import annotations
 

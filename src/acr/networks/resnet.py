@@ -17,8 +17,8 @@ from acr.networks.heads import LinearHead, ProxyHead
 from acr.networks.network import Network
 
 NARROWEST_CHANNELS_LAST = 8
-"""Channels-last is 1.1 to 1.25 times faster, but with fewer than 8 channels PyTorch's CPU backward pass (seen with 2.13)
-can crash the process in that layout."""
+"""Channels-last is 1.1 to 1.25 times faster, but with fewer than 8 channels PyTorch's CPU backward pass (seen with
+2.13) can crash the process in that layout."""
 
 
 class BatchNorm2d(nn.BatchNorm2d):

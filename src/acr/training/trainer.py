@@ -254,9 +254,8 @@ class Trainer:
         assert self.signal is not None
         self.save_checkpoint()
         self.folder.event("interrupted", signal=self.signal)
-        raise Interrupted(
-            self.signal, f"Stopped; everything so far is saved. Go on with: acr resume {self.folder.path}"
-        )
+        how = f"Go on with: acr resume {self.folder.path}"
+        raise Interrupted(self.signal, f"Stopped; everything so far is saved. {how}")
 
     def diverged(self, value: float, where: str) -> str:
         """What to say when the loss is lost."""
