@@ -102,7 +102,7 @@ class RunFolder:
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
         """A JSON file, whole or not at all."""
-        files.write_text(self.path / name, json.dumps({"schema": SCHEMA, **content}, indent=1) + "\n")
+        files.write_text(self.path / name, json.dumps({"schema": SCHEMA, **content}, indent=1, allow_nan=False) + "\n")
 
     def write_arrays(self, name: str, **arrays: np.ndarray[Any, Any]) -> None:
         """An ``.npz`` file, whole or not at all."""
