@@ -131,6 +131,9 @@ class RunConfig(BaseModel):
     ood_constants: Literal["imagenet-c", "cifar-c"] = "imagenet-c"
     """Table of constants of the corruptions."""
 
+    ood_baseline: Path | None = None
+    """Folder of a finished run; the mean corruption error is told relative to it."""
+
     options: SerializeAsAny[MethodOptions] = MethodOptions()
     """Options of the method; in files and flags they stand beside the other fields."""
 
@@ -180,7 +183,7 @@ class RunConfig(BaseModel):
 
 
 NOT_PART_OF_IDENTITY = frozenset(
-    {"out", "data_root", "data_cache", "device", "threads", "quiet"}
+    {"out", "data_root", "data_cache", "device", "threads", "quiet", "ood_baseline"}
     | {"checkpoint_every", "keep", "eval_every", "log_every"}
 )
 """Fields that say where and how a run is done, not what comes out."""

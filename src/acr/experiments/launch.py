@@ -81,6 +81,8 @@ def execute(config: RunConfig, path: Path) -> Run:
     """Train and evaluate in a run folder, going on from its last checkpoint if it has one."""
     torch.set_num_threads(config.threads or torch.get_num_threads())
     check_same_run(config, path)
+    if config.ood_baseline is not None and not load_run(config.ood_baseline).finished:
+        raise InputError(f"--ood-baseline {config.ood_baseline}: that run is not finished.")
     data = load_data(config)
     stream = TaskStream.split(data, config.tasks, config.classes_per_task, config.class_order)
     cls = method_class(config.method)

@@ -10,7 +10,7 @@ import torch
 from acr.data.images import DataSet
 from acr.evaluation.metrics import coefficient_of_variation
 from acr.experiments.folder import RESULTS
-from acr.experiments.records import Run
+from acr.experiments.records import Run, load_run
 from acr.training.trainer import Trainer
 
 
@@ -65,6 +65,9 @@ def write_results(trainer: Trainer, data: DataSet) -> None:
     }
     run = Run(folder.path)
     run.results = results
+    if config.ood_baseline is not None:
+        error = run.mean_corruption_error(load_run(config.ood_baseline))
+        results["baseline"] = {"run": str(config.ood_baseline), "mean_corruption_error": error}
     figures = {name: value for name, value in run.summary().items() if name != "seconds"}
     results["summary"] = {name: None if value != value else value for name, value in figures.items()}  # NaN: none
     folder.write_json(RESULTS, results)
