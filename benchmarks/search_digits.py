@@ -3,8 +3,8 @@
     python benchmarks/search_digits.py results/digits_search.csv
 
 16 of the 144 training images of every class are held out and evaluated in place of the test images, which leaves 8 full
-batches a task. Every method gets the same grid (fine-tuning forgets whatever it is given); a row is one run. The file is added to as runs finish, and what it
-holds already is not run again.
+batches a task. Every method gets the same grid (fine-tuning forgets whatever it is given); a row is one run. The file
+is added to as runs finish, and what it holds already is not run again.
 """
 
 from __future__ import annotations

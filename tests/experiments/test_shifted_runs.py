@@ -9,7 +9,8 @@ import acr
 import acr.errors
 from acr.cli import main
 
-SMALL = {"epochs": 1, "width": 2, "buffer_size": 20, "ood_corruptions": "gaussian_noise,fog", "method": "er"}
+SMALL: dict[str, object] = {"epochs": 1, "width": 2, "buffer_size": 20, "ood_corruptions": "gaussian_noise,fog", "method": "er",
+         "threads": 1}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

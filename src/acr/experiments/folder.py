@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import torch
 import yaml
 
 from acr import files
@@ -121,5 +122,6 @@ def environment() -> dict[str, Any]:
         "system": platform.platform(),
         "processor": platform.machine(),
         "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
