@@ -9,8 +9,8 @@ import acr
 import acr.errors
 from acr.cli import main
 
-SMALL: dict[str, object] = {"epochs": 1, "width": 2, "buffer_size": 20, "ood_corruptions": "gaussian_noise,fog", "method": "er",
-         "threads": 1}  # fmt: skip
+SMALL = {"epochs": 1, "width": 2, "buffer_size": 20, "method": "er", "threads": 1,
+         "ood_corruptions": "gaussian_noise,fog"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
