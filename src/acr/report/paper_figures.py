@@ -31,7 +31,7 @@ FORMATS = ("pdf", "png", "svg")
 SETTINGS: Any = {
     "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25,
     "grid.linewidth": 0.5, "axes.axisbelow": True, "legend.frameon": False, "svg.hashsalt": "acr",
-    "svg.fonttype": "none", "pdf.fonttype": 42,
+    "svg.fonttype": "none", "axes.formatter.useoffset": False, "pdf.fonttype": 42,
 }  # fmt: skip
 
 
@@ -169,7 +169,7 @@ def draw_time(table: PaperTable, samples: Samples) -> Any:
         panel.barh(place, cell.mean, 0.7, color=style(label)["color"], xerr=error, ecolor="#444444", capsize=2)
         end = cell.mean + (error or 0)
         times = "" if ratio.missing else f" ({ratio.mean:.1f}x ER)"
-        panel.annotate(f"{cell.mean:.3g}{times}", (end, place), (4, 0), textcoords="offset points", va="center",
+        panel.annotate(f"{cell.mean:.1f}{times}", (end, place), (4, 0), textcoords="offset points", va="center",
                        fontsize=8)  # fmt: skip
     panel.set_yticks(range(len(order)), [table.rows[i][1] for i in order])
     panel.invert_yaxis()
@@ -226,7 +226,9 @@ def bars(panel: Any, places: Sequence[float], cells: Sequence[Cell], width: floa
             panel.bar(place, cell.mean, width * 0.9, color=style(label)["color"], yerr=error, ecolor="#444444",
                       capsize=2, error_kw={"linewidth": 0.8})  # fmt: skip
         if cell.printed is not None:
-            panel.hlines(cell.printed, place - width / 2, place + width / 2, color="black", linewidth=1.4, zorder=6)
+            for colour, thickness in (("white", 3.2), ("black", 1.4)):  # seen on dark bars too
+                panel.hlines(cell.printed, place - width / 2, place + width / 2, color=colour, linewidth=thickness,
+                             zorder=6)  # fmt: skip
 
 
 def legend_of_bars(figure: Any, panel: Any, names: Sequence[str], with_printed: bool) -> None:
