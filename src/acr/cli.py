@@ -15,6 +15,9 @@ COMMANDS = {
     "demo": ("acr.commands.demo:demo", "See it work: fine-tuning, ER and ACR on handwritten digits, with a page."),
     "run": ("acr.commands.run:run", "Learn a data set task by task with a method, and evaluate after each task."),
     "resume": ("acr.commands.run:resume", "Finish a run that was interrupted."),
+    "sweep": ("acr.commands.sweep:sweep", "Run a grid of configs; what is finished is not run again."),
+    "reproduce": ("acr.commands.reproduce:reproduce", "A table or figure of the paper, with its values beside ours."),
+    "compare": ("acr.commands.compare:compare", "What differs between two runs, in config and in result."),
     "methods": ("acr.commands.info:methods", "List the methods."),
     "doctor": ("acr.commands.info:doctor", "Show versions, devices, threads and disk, and what is missing."),
 }

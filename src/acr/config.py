@@ -45,7 +45,7 @@ def _ranges(value: Any) -> Any:
 
 def _class_order(value: Any) -> Any:
     if isinstance(value, str) and value != "file" and not value.startswith("random:"):
-        return _split(value)
+        return _ranges(value)
     return value
 
 
@@ -108,7 +108,7 @@ class RunConfig(BaseModel):
     classes_per_task: Integers | None = None
     """Classes of each task: one number for all, or one each, such as 4,3,3."""
     class_order: Annotated[str | tuple[int, ...], BeforeValidator(_class_order)] = "file"
-    """Order in which classes arrive: file, random:SEED, or a list of labels."""
+    """Order in which classes arrive: file, random:SEED, or a list of labels, such as 5,0-3."""
     samples_per_class: int | None = Field(None, ge=1)
     """Train on so many images of each class, drawn by the seed of --data-seed."""
     test_samples_per_class: int | None = Field(None, ge=1)

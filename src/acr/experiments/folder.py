@@ -41,6 +41,12 @@ def folder_name(config: RunConfig) -> str:
     return f"{data[:60]}-{config.method}{size}-s{config.seed}-{config.identity()[:10]}"
 
 
+class Busy(AcrError):
+    """Another process is writing this run. Not a failure: a sweep waits and looks again."""
+
+    exit_code = 75  # the system's code for "try again later"
+
+
 class RunFolder:
     """A run folder being written, by one process at a time."""
 
@@ -76,7 +82,7 @@ class RunFolder:
             owner = self._lock.read().strip() or "another process"
             self._lock.close()
             self._lock = None
-            raise AcrError(f"{self.path} is being written by {owner}. Wait for it, or stop it first.")
+            raise Busy(f"{self.path} is being written by {owner}. Wait for it, or stop it first.")
         self._lock.seek(0)
         self._lock.truncate()
         self._lock.write(f"process {os.getpid()} on {platform.node()}")
