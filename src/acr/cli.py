@@ -15,6 +15,8 @@ COMMANDS = {
     "demo": ("acr.commands.demo:demo", "See it work: fine-tuning, ER and ACR on handwritten digits, with a page."),
     "run": ("acr.commands.run:run", "Learn a data set task by task with a method, and evaluate after each task."),
     "resume": ("acr.commands.run:resume", "Finish a run that was interrupted."),
+    "report": ("acr.commands.report:report", "Show runs on one page: who wins, what is forgotten, what it cost."),
+    "dashboard": ("acr.commands.report:dashboard", "Watch runs while they go on, in a browser on this machine."),
     "methods": ("acr.commands.info:methods", "List the methods."),
     "doctor": ("acr.commands.info:doctor", "Show versions, devices, threads and disk, and what is missing."),
 }
