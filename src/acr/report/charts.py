@@ -83,7 +83,8 @@ def percent(value: float | None, digits: int = 2) -> float | None:
 
 def error_bars(values: Sequence[Estimate]) -> Json:
     """Intervals as plotly's error bars, in percent."""
-    return {"type": "data", "array": [percent(v.half) or 0 for v in values], "thickness": 1, "width": 3}
+    return {"type": "data", "array": [percent(v.half) or 0 for v in values], "thickness": 1, "width": 3,
+            "color": "#808080"}  # fmt: skip
 
 
 def known(values: Sequence[Estimate]) -> bool:
@@ -95,52 +96,92 @@ def known(values: Sequence[Estimate]) -> bool:
 
 
 def scatter(setting: Setting, looks: dict[str, Look]) -> Variant:
-    """Clean ACC across, shifted ACC up, a point a method."""
-    traces, rows, ends = [], [], [0.0]
+    """Clean ACC across, shifted ACC up, a point a method, its name at the right-hand side."""
+    points, rows = [], []
     for group in setting.groups:
         clean, shifted = group.figure("acc"), group.figure("ood_acc")
-        if not (clean.known and shifted.known):
-            continue
-        look = looks[group.label]
-        ends += [100 * clean.mean, 100 * shifted.mean]
+        if clean.known and shifted.known:
+            points.append((group.label, clean, shifted))
+            robust = group.figure("relative_robustness")
+            rows.append([group.label, in_words(clean, 100), in_words(shifted, 100), in_words(robust, 1, 2)])
+    if not points:
+        return Variant(empty=NO_SHIFT)
+    left, right = span([clean for _, clean, _ in points])
+    low, high = span([shifted for _, _, shifted in points])
+    heights = spread([100 * shifted.mean for *_, shifted in points], low, high, (high - low) / 19)
+    traces: list[Json] = [
+        {"type": "scatter", "mode": "lines", "x": [left, right], "y": [left, right], "hoverinfo": "skip",
+         "line": {"dash": "dot", "width": 1, "color": "#888"}},
+    ]  # fmt: skip
+    for (label, clean, shifted), height in zip(points, heights, strict=True):
+        look = looks[label]
         traces.append(
             {
                 "type": "scatter",
-                "mode": "markers+text",
-                "meta": group.label,
-                "name": plain(group.label),
+                "mode": "lines+text",
+                "meta": label,
+                "x": [percent(clean.mean), right],
+                "y": [percent(shifted.mean), height],
+                "text": ["", plain(label)],
+                "textposition": "middle right",
+                "cliponaxis": False,
+                "hoverinfo": "skip",
+                "line": {"color": look.color, "width": 0.8},
+                "opacity": 0.75,
+            }
+        )
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "meta": label,
+                "name": plain(label),
                 "x": [percent(clean.mean)],
                 "y": [percent(shifted.mean)],
                 "error_x": {**error_bars([clean]), "color": look.color},
                 "error_y": {**error_bars([shifted]), "color": look.color},
-                "text": [plain(group.label)],
-                "textposition": "top left",
                 "marker": {"color": look.color, "symbol": look.symbol, "size": 11},
                 "hovertemplate": "%{fullData.name}<br>clean %{x:.1f} %<br>shifted %{y:.1f} %<extra></extra>",
             }
         )
-        robust = group.figure("relative_robustness")
-        rows.append([group.label, in_words(clean, 100), in_words(shifted, 100), in_words(robust, 1, 2)])
-    if not traces:
-        return Variant(empty=NO_SHIFT)
-    place_labels(traces)
-    top = min(100.0, 10 * math.ceil((max(ends) + 4) / 10))
-    line = {"type": "scatter", "mode": "lines", "x": [0, top], "y": [0, top], "hoverinfo": "skip",
-            "line": {"dash": "dot", "width": 1, "color": "#888"}}  # fmt: skip
-    panel = plot("", [line, *traces], axis("clean ACC (%)", range=[0, top]), axis("shifted ACC (%)", range=[0, top]), 460)
+    across, up = axis("clean ACC (%)", range=[left, right]), axis("shifted ACC (%)", range=[low, high])
+    panel = plot("", traces, across, up, 460)
+    panel["layout"]["margin"]["r"] = 16 + round(6.6 * max(len(label) for label, *_ in points))
     return Variant([panel], ["method", "clean ACC %", "shifted ACC %", "shifted / clean"], rows)
 
 
-def place_labels(traces: list[Json]) -> None:
-    """Move the names of points that lie near each other to different sides, so that they do not cover one another."""
-    sides = ("middle left", "bottom right", "top left", "bottom left", "top right", "middle right")
-    done: list[tuple[float, float, str]] = []
-    for trace in sorted(traces, key=lambda t: (t["x"][0], t["y"][0])):
-        x, y = trace["x"][0], trace["y"][0]
-        taken = {side for a, b, side in done if abs(a - x) < 14 and abs(b - y) < 5}
-        side = next((side for side in sides if side not in taken), "top center")
-        trace["textposition"] = side
-        done.append((x, y, side))
+def span(values: Sequence[Estimate]) -> tuple[float, float]:
+    """Ends of an axis in percent that show the values with their intervals, at round numbers.
+
+    >>> span([Estimate(0.52, 0.04, 3), Estimate(0.71, math.nan, 1)])
+    (45, 75)
+    """
+    halves = [0.0 if math.isnan(value.half) else value.half for value in values]
+    low = min(100 * (value.mean - half) for value, half in zip(values, halves, strict=True))
+    high = max(100 * (value.mean + half) for value, half in zip(values, halves, strict=True))
+    return max(0, 5 * math.floor((low - 1) / 5)), min(100, 5 * math.ceil((high + 1) / 5))
+
+
+def spread(values: Sequence[float], low: float, high: float, gap: float) -> list[float]:
+    """Heights for names beside points: as near to the values as may be, no two nearer than ``gap``.
+
+    >>> spread([50.0, 50.0, 90.0], 0.0, 100.0, 4.0)
+    [48.0, 52.0, 90.0]
+    """
+    order = sorted(range(len(values)), key=lambda i: values[i])
+    blocks: list[list[float]] = []  # [middle, members], merged while they overlap
+    for place in order:
+        blocks.append([values[place], 1])
+        while len(blocks) > 1 and blocks[-1][0] - blocks[-2][0] < gap * (blocks[-1][1] + blocks[-2][1]) / 2:
+            middle, n = blocks.pop()
+            before, m = blocks[-1]
+            blocks[-1] = [(middle * n + before * m) / (n + m), n + m]
+    heights = []
+    for middle, n in blocks:
+        middle = min(max(middle, low + gap * n / 2), high - gap * n / 2)
+        heights += [middle + gap * (i - (n - 1) / 2) for i in range(int(n))]
+    found = dict(zip(order, heights, strict=True))
+    return [round(found[i], 3) for i in range(len(values))]
 
 
 NO_SHIFT = (
@@ -151,10 +192,10 @@ NO_SHIFT = (
 # --- stages -----------------------------------------------------------------------------------------------------------
 
 PANELS: tuple[tuple[str, str, str, Callable[[Matrix], Any]], ...] = (
-    ("accuracy on each task at the end", "task", "accuracy (%)", lambda m: m[-1]),
-    ("ACC after each task", "stage", "ACC (%)", metrics.stage_accuracy),
-    ("change of each task since learned", "task", "points", metrics.final_transfer),
-    ("BWT after each task", "stage", "BWT (points)", metrics.stage_backward_transfer),
+    ("final accuracy", "task", "accuracy (%)", lambda m: m[-1]),
+    ("ACC by stage", "stage", "ACC (%)", metrics.stage_accuracy),
+    ("change since learned", "task", "points", metrics.final_transfer),
+    ("BWT by stage", "stage", "BWT (points)", metrics.stage_backward_transfer),
 )
 """Title, what runs along x, what runs along y, and the row of figures of a matrix: the four kinds of stage panel."""
 

@@ -63,9 +63,12 @@ def forgetting(setting: Setting) -> Variant:
             cells.append([percent(value, 1) for value in class_change(table)])
     if not labels:
         return Variant(empty="Forgetting needs at least two tasks, each evaluated when it was learned and at the end.")
+    kept = [i for i in range(len(names)) if any(row[i] is not None for row in cells)]
+    cells, names = [[row[i] for i in kept] for row in cells], [names[i] for i in kept]
     panel = class_heat(cells, names, labels, DIVERGING, (-100, 100), "class, in the order of arrival", "", "points")
     rows = [[name, *(number(row[i]) for row in cells)] for i, name in enumerate(names)]
-    return Variant([panel], ["class", *labels], rows)
+    note = "Classes of the last task have not had the time to be forgotten and are left out."
+    return Variant([panel], ["class", *labels], rows, note=note)
 
 
 def class_history(group: Group) -> Variant:
@@ -151,7 +154,7 @@ def balance(setting: Setting, looks: dict[str, Look], by: str) -> Variant:
         step = max(1, math.ceil(len(names) / 12))
         places = list(range(0, len(names), step))
         ticks = {"tickvals": places, "ticktext": [plain(shorten(names[i], 8)) for i in places], "showgrid": False}
-        panel = plot(f"{group.label}: CV {in_words(cv)} %", [bars], axis(by, **ticks),
+        panel = plot(f"{group.label} · CV {number(cv.mean)} %", [bars], axis(by, **ticks),
                      axis("samples", rangemode="tozero"), 210, group.label, bargap=0.15)  # fmt: skip
         variant.panels.append(panel)
         variant.rows.append([group.label, in_words(cv), *map(str, counts)])

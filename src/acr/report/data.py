@@ -163,10 +163,16 @@ def gather(runs: Sequence[Run]) -> Gathered:
             gathered.problems.append(problem)
     for key, by_seed in found.items():
         gathered.groups.append(Group([by_seed[seed] for seed in sorted(by_seed)], values[key]))
-    gathered.groups.sort(key=lambda group: (group.place, method_rank(group.method)))
+    gathered.groups.sort(key=lambda group: (*order(group.place), method_rank(group.method)))
     name_groups(gathered.groups)
     gathered.settings = make_settings(gathered.groups)
     return gathered
+
+
+def order(place: tuple[str, int, str]) -> tuple[str, str, bool, int]:
+    """Where a place stands in tables: by data set, protocol and buffer size, methods without memory last."""
+    dataset, size, protocol = place
+    return dataset, protocol, size == 0, size
 
 
 def check(run: Run) -> Problem | None:
@@ -233,7 +239,7 @@ def make_settings(groups: Sequence[Group]) -> list[Setting]:
     with_memory = [place for place in places if place[1]]
     alone = [p for p in places if not p[1] and not any((q[0], q[2]) == (p[0], p[2]) for q in with_memory)]
     settings = []
-    for dataset, size, protocol in sorted([*with_memory, *alone]):
+    for dataset, size, protocol in sorted([*with_memory, *alone], key=order):
         members = [g for g in groups if g.place in ((dataset, size, protocol), (dataset, 0, protocol))]
         members.sort(key=lambda group: method_rank(group.method))
         settings.append(Setting(f"s{len(settings)}", dataset, size, protocol, members))

@@ -42,6 +42,7 @@ def render(gathered: Gathered) -> str:
     return environment.get_template("page.html").render(
         version=__version__,
         gathered=gathered,
+        methods=len({group.method for group in gathered.groups}),
         overview=overview(gathered),
         columns=overview_columns(gathered),
         sections=shown,

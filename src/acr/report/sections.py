@@ -72,9 +72,10 @@ def sections(looks: dict[str, Look]) -> list[Section]:
                 "under shift; the further below it, the more. Bars are 95 % intervals over seeds.",
                 None, lambda s, _: charts.scatter(s, looks)),
         Section("stages", "Task by task",
-                "Left to right, tasks or stages. Panels a and b are accuracies: higher is better. Panels c and d are "
-                "changes since a task was learned: below zero is forgotten. Panels e to h show the same on shifted "
-                "images. Points are means over seeds; the table has the intervals.",
+                "(a) accuracy on each task after the last, (b) mean accuracy over the tasks seen after each stage: higher "
+                "is better. (c) change of each task since it was learned, (d) the mean of that after each stage: below "
+                "zero is forgotten. (e) to (h) show the same on shifted images. Points are means over seeds; the "
+                "table has the intervals.",
                 None, lambda s, _: charts.stages(s, looks), layout="four"),
         Section("matrices", "Accuracy matrices",
                 "Row: after learning this task. Column: accuracy (%) on the test images of this task. Read down a "
@@ -156,6 +157,6 @@ def answer(
     note = "the only one with this figure"
     if len(ranked) > 1:
         second, other = ranked[1]
-        apart = {None: "single seeds: no interval", True: "intervals overlap", False: "intervals apart"}
+        apart = {None: "no interval for a single seed", True: "intervals overlap", False: "intervals apart"}
         note = f"then {other}, {in_words(second, scale, digits)} {unit}; {apart[first.overlaps(second)]}"
     return {"title": title, "label": label, "value": value, "note": note}

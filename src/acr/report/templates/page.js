@@ -73,7 +73,10 @@
   const drawPlot = (node) => {
     const { panel } = node.acr, shown = panel.data.filter((trace) => !state.hidden.has(trace.meta));
     node.acr.drawn = true;
-    return Plotly.react(node, structuredClone(shown), themed(structuredClone(panel.layout)), { displayModeBar: false, responsive: true });
+    node.dataset.drawn = "yes";
+    const traces = structuredClone(shown), layout = themed(structuredClone(panel.layout));
+    if (node.clientWidth < 520) for (const trace of traces) if (trace.type === "heatmap") trace.showscale = false;
+    return Plotly.react(node, traces, layout, { displayModeBar: false, responsive: true });
   };
   const near = new IntersectionObserver((entries) => {
     for (const entry of entries) if (entry.isIntersecting && !entry.target.acr.drawn) drawPlot(entry.target);
@@ -167,7 +170,7 @@
     }
     box.style.display = "";
     box.replaceChildren(...samples.names.map((name, i) => el("figure", {}, el("figcaption", {}, data.scenarios[name] || name),
-      el("div", { class: "strip" }, ...Array.from({ length: samples.n }, (_, k) => cut(samples.sprite, i * samples.n + k, 48, `test image ${k + 1}, ${data.scenarios[name] || name}`))))));
+      el("div", { class: "strip" }, ...Array.from({ length: samples.n }, (_, k) => cut(samples.sprite, i * samples.n + k, 38, `test image ${k + 1}, ${data.scenarios[name] || name}`))))));
   };
   const drawMemory = () => {
     const select = $("#memory-pick"), tiles = $("#memory-tiles"), note = $("#memory-note"), behind = $("#memory-table");
@@ -212,10 +215,18 @@
     node.style.setProperty("--mark", data.looks[card.label].color);
     return node;
   }));
+  const dashed = (look) => {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    for (const [name, value] of Object.entries({ width: 20, height: 8, viewBox: "0 0 20 8", "aria-hidden": "true", class: "swatch-line" })) node.setAttribute(name, value);
+    const line = node.appendChild(document.createElementNS("http://www.w3.org/2000/svg", "line"));
+    const gaps = { solid: "", dash: "6 3", dot: "2 3", dashdot: "6 3 2 3" }[look.dash];
+    for (const [name, value] of Object.entries({ x1: 0, x2: 20, y1: 4, y2: 4, stroke: look.color, "stroke-width": 5, "stroke-dasharray": gaps })) line.setAttribute(name, value);
+    return node;
+  };
   const drawChips = () => {
     const setting = data.settings.find((one) => one.key === state.setting);
     $("#chips").replaceChildren(...setting.labels.map((label) => {
-      const swatch = el("span", { class: "swatch", "aria-hidden": "true", style: `background:${data.looks[label].color};margin:0` });
+      const swatch = dashed(data.looks[label]);
       const chip = el("button", { type: "button", class: "chip", "aria-pressed": !state.hidden.has(label), title: "Show or hide in all charts" }, swatch, label);
       chip.addEventListener("click", () => {
         if (!state.hidden.delete(label)) state.hidden.add(label);
