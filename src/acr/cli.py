@@ -18,6 +18,8 @@ COMMANDS = {
     "sweep": ("acr.commands.sweep:sweep", "Run a grid of configs; what is finished is not run again."),
     "reproduce": ("acr.commands.reproduce:reproduce", "A table or figure of the paper, with its values beside ours."),
     "compare": ("acr.commands.compare:compare", "What differs between two runs, in config and in result."),
+    "report": ("acr.commands.report:report", "Show runs on one page: who wins, what is forgotten, what it cost."),
+    "dashboard": ("acr.commands.report:dashboard", "Watch runs while they go on, in a browser on this machine."),
     "methods": ("acr.commands.info:methods", "List the methods."),
     "doctor": ("acr.commands.info:doctor", "Show versions, devices, threads and disk, and what is missing."),
 }

@@ -155,6 +155,10 @@ class RunConfig(BaseModel):
     """Also evaluate every so many epochs, for events.jsonl and the screen; results do not depend on it."""
     log_every: int = Field(50, ge=1)
     """Steps between two lines in events.jsonl."""
+    tensorboard: bool = False
+    """Also write losses, accuracies and readings for TensorBoard, into the run's folder."""
+    wandb: Literal["off", "online", "offline"] = "off"
+    """Also log to Weights & Biases; offline keeps it all in the run's folder."""
     quiet: bool = False
     """No progress."""
 
@@ -184,7 +188,7 @@ class RunConfig(BaseModel):
 
 NOT_PART_OF_IDENTITY = frozenset(
     {"out", "data_root", "data_cache", "device", "threads", "quiet", "ood_baseline"}
-    | {"checkpoint_every", "keep", "eval_every", "log_every"}
+    | {"checkpoint_every", "keep", "eval_every", "log_every", "tensorboard", "wandb"}
 )
 """Fields that say where and how a run is done, not what comes out."""
 

@@ -13,6 +13,7 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
@@ -55,6 +56,8 @@ class RunFolder:
         self.config = config
         self._events: IO[str] | None = None
         self._lock: IO[str] | None = None
+        self.listeners: list[Callable[[dict[str, Any]], None]] = []
+        """Told every event after it is written."""
 
     @classmethod
     def open(cls, path: Path, config: RunConfig) -> RunFolder:
@@ -106,6 +109,8 @@ class RunFolder:
         line = {"event": event, "schema": SCHEMA, "time": round(time.time(), 3), **values}
         self._events.write(json.dumps(line) + "\n")
         self._events.flush()
+        for listener in self.listeners:
+            listener(line)
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
         """A JSON file, whole or not at all."""

@@ -23,6 +23,7 @@ from acr.networks import Network, resnet18
 from acr.randomness import keyed_global
 from acr.shift.suite import ShiftSpec, build_suite
 from acr.training.checkpoint import Checkpoints
+from acr.training.loggers import Logger, check_loggers, open_loggers
 from acr.training.trainer import Trainer
 
 Resume = Literal["auto", "ask"]
@@ -80,6 +81,7 @@ def resume_run(folder: str | Path, **changes: Any) -> Run:
 def execute(config: RunConfig, path: Path) -> Run:
     """Train and evaluate in a run folder, going on from its last checkpoint if it has one."""
     torch.set_num_threads(config.threads or torch.get_num_threads())
+    check_loggers(config)
     check_same_run(config, path)
     if config.ood_baseline is not None and not load_run(config.ood_baseline).finished:
         raise InputError(f"--ood-baseline {config.ood_baseline}: that run is not finished.")
@@ -94,7 +96,10 @@ def execute(config: RunConfig, path: Path) -> Run:
     scenarios = make_scenarios(config, data)
     method, context = build(config, stream)
     folder = RunFolder.open(path, config)
+    loggers: list[Logger] = []
     try:
+        loggers += open_loggers(config, path)
+        folder.listeners += [logger.log for logger in loggers]
         checkpoints = Checkpoints(path / "checkpoint", config.identity(), config.keep)
         trainer = Trainer(config, stream, method, context, scenarios, folder, checkpoints)
         saved = checkpoints.load()
@@ -106,6 +111,8 @@ def execute(config: RunConfig, path: Path) -> Run:
         raise storage_error(error, path) from error
     finally:
         folder.close()
+        for logger in loggers:
+            logger.close()
     return load_run(path)
 
 
