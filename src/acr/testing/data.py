@@ -1,4 +1,4 @@
-"""For people who write methods: a small stream to try them on."""
+"""A small stream to try methods on."""
 
 from __future__ import annotations
 

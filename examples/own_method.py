@@ -1,0 +1,48 @@
+"""A method of one's own: replay with a smaller weight on what is replayed. Run it: python examples/own_method.py"""
+
+import tempfile
+from typing import ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor
+
+import acr
+from acr.config import MethodOptions
+from acr.methods.method import Batch, register
+from acr.methods.replay import ReplayMethod, ReplayOptions
+
+
+class GentleReplayOptions(ReplayOptions):
+    """Options become flags and config fields; the docstring below each is its help text."""
+
+    replay_weight: float = 0.5
+    """Weight of the loss on replayed images."""
+
+
+@register
+class GentleReplay(ReplayMethod):
+    """Cross-entropy on the current batch, plus a share of that on a replayed one."""
+
+    name = "gentle-replay"
+    summary = "Replay that counts less than the current batch"
+    Options: ClassVar[type[MethodOptions]] = GentleReplayOptions
+    options: GentleReplayOptions
+
+    def observe(self, batch: Batch) -> Tensor:
+        """One step. The memory, its policy, resuming and reports come with ReplayMethod."""
+        loss = F.cross_entropy(self.network(batch.augmented), batch.labels)
+        if len(self.buffer):
+            images, labels = self.retrieve()
+            loss = loss + self.options.replay_weight * F.cross_entropy(self.network(images), labels)
+        self.step(loss)
+        self.remember(batch)
+        return loss.detach()
+
+
+if __name__ == "__main__":
+    from acr.testing import check_method
+
+    print(check_method(GentleReplay))
+    with tempfile.TemporaryDirectory() as out:
+        run = acr.run(method="gentle-replay", dataset="split-digits", epochs=1, width=4, out=out, replay_weight=0.3)
+        print(f"average accuracy on split-digits after one epoch a task: {run.summary()['acc']:.2f}")

@@ -1,0 +1,94 @@
+"""What a method keeps of the samples it saw, counted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from acr.data.images import ImageSet
+from acr.data.stream import Task
+from acr.methods.method import Context, Method
+from acr.testing.rehearsal import Rehearsal
+
+OWN_COLUMNS = {"images", "labels", "tasks"}
+LABEL_AND_TASK_BYTES = 16
+
+
+def declared_columns(method: Method) -> dict[str, tuple[int, ...]]:
+    """The columns a method and its policy say they store with each sample."""
+    columns = dict(getattr(method, "columns", {}))
+    return {**columns, **getattr(getattr(method, "policy", None), "columns", {})}
+
+
+def budget_bytes(run: Rehearsal) -> int:
+    """Buffer size x (image + label + task + declared columns)."""
+    columns = declared_columns(run.method).values()
+    sample = math.prod(run.context.image_shape) + LABEL_AND_TASK_BYTES + sum(4 * math.prod(shape) for shape in columns)
+    return run.context.buffer_size * sample
+
+
+def memory_bytes(run: Rehearsal) -> tuple[int, int, int]:
+    """Bytes of the memory, bytes it may have, bytes kept besides."""
+    used = sum(value.numel() * value.element_size() for value in run.method.memory().values())
+    return used, budget_bytes(run), run.method.side_memory_bytes()
+
+
+def check_memory(run: Rehearsal) -> None:
+    """The memory is within its budget and says truly what it holds; nothing else holds samples without saying so."""
+    method, context = run.method, run.context
+    memory = method.memory()
+    if memory:
+        missing = OWN_COLUMNS - set(memory)
+        assert not missing, f"memory() lacks {sorted(missing)}"
+        lengths = {name: len(values) for name, values in memory.items()}
+        assert len(set(lengths.values())) == 1, f"the columns of memory() have different lengths: {lengths}"
+        n = lengths["images"]
+        assert n <= context.buffer_size, f"the memory holds {n} samples; its budget is {context.buffer_size}"
+        images = memory["images"]
+        assert images.dtype == torch.uint8, f"the memory holds {images.dtype} images; the budget is counted in bytes"
+        shape = tuple(images.shape[1:])
+        assert shape == context.image_shape, f"the memory holds images of shape {shape}, not {context.image_shape}"
+        seen, tasks = set(context.seen), memory["tasks"].tolist()
+        strangers = sorted(set(memory["labels"].tolist()) - seen)
+        assert not strangers, f"the memory holds labels {strangers}; seen so far are {sorted(seen)}"
+        assert all(0 <= t <= context.task for t in tasks), "the memory holds samples of tasks that have not begun"
+        undeclared = sorted(set(memory) - OWN_COLUMNS - set(declared_columns(method)))
+        assert not undeclared, f"the memory holds the columns {undeclared}, which the class does not declare"
+    used, budget, side = memory_bytes(run)
+    assert used <= budget, f"the memory takes {used} bytes; its budget is {budget}"
+    held = sum(value.nbytes for value in image_like(method, context.image_shape))
+    allowed = context.buffer_size * math.prod(context.image_shape) + side
+    assert held <= allowed, (
+        f"the method keeps {held} bytes of images; {allowed - side} is the memory's budget and {side} is what "
+        "side_memory_bytes() admits to"
+    )
+
+
+def image_like(method: Method, shape: tuple[int, int, int]) -> list[Tensor | np.ndarray[Any, Any]]:
+    """Every tensor or array a method holds that has the shape of images, each storage once."""
+    found: dict[int, Tensor | np.ndarray[Any, Any]] = {}
+    for value in _reachable(vars(method), set()):
+        if tuple(value.shape[-3:]) == shape:
+            found[value.untyped_storage().data_ptr() if isinstance(value, Tensor) else value.ctypes.data] = value
+    return list(found.values())
+
+
+def _reachable(value: Any, visited: set[int]) -> Iterator[Tensor | np.ndarray[Any, Any]]:
+    if id(value) in visited or isinstance(value, (Context, Task, ImageSet, torch.nn.Module, torch.optim.Optimizer)):
+        return
+    visited.add(id(value))
+    if isinstance(value, (Tensor, np.ndarray)):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _reachable(item, visited)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for item in value:
+            yield from _reachable(item, visited)
+    elif hasattr(value, "__dict__") and not isinstance(value, type) and not callable(value):
+        yield from _reachable(vars(value), visited)
