@@ -91,11 +91,13 @@ class Bench:
         self.method.begin_task(self.task)
 
     def place(self, epoch: int) -> None:
+        """Tell the method where the run stands."""
         context = self.context
         context.task, context.epoch, context.step = NOW, epoch, getattr(self, "number", 0)
         context.seen = [c for t in range(NOW + 1) for c in self.stream.columns(t)]
 
     def step(self, epoch: int) -> None:
+        """Observe a batch in this epoch."""
         self.number += 1
         self.place(epoch)
         rows = torch.randperm(len(self.task), generator=generator(0, "rows", self.number))[:BATCH]
@@ -106,6 +108,7 @@ class Bench:
         self.method.observe(batch)
 
     def end(self, task: Task) -> None:
+        """What comes after the last epoch."""
         self.place(EPOCHS)
         self.method.end_task(task)
 

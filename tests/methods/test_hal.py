@@ -4,6 +4,8 @@ import torch
 import torch.nn.functional as F
 from method_learning import Learning
 
+from acr.testing import toy_data
+
 FEW = {"anchor_steps": 3}
 
 
@@ -43,14 +45,29 @@ def test_every_class_gets_an_anchor_that_forgetting_hits():
     now = {name: p.detach() for name, p in method.network.named_parameters()}
     method.network.train()
     after = method.after_replay_step(now)
-    target = torch.tensor([1])
+    mean, std = method.network.mean, method.network.std
+    targets = torch.tensor([0, 1])
 
-    def forgetting(image):
-        return F.cross_entropy(method.spare(after, image), target) - F.cross_entropy(method.spare(now, image), target)
+    def forgetting(images):
+        before, behind = (method.each_alone(p, images)[1] for p in (now, after))
+        return F.cross_entropy(behind, targets, reduction="none") - F.cross_entropy(before, targets, reduction="none")
 
-    noise = torch.rand(learning.context.image_shape, generator=learning.context.generator("anchor", 1))
-    start = (noise * method.network.std[0] + method.network.mean[0])[None]
-    assert forgetting(method.anchors[1][None]) > forgetting(start)
+    anchors = (torch.stack([method.anchors[0], method.anchors[1]]) - mean) / std
+    noise = torch.stack([torch.rand(3, 8, 8, generator=learning.context.generator("anchor", c)) for c in (0, 1)])
+    assert (forgetting(anchors) > forgetting(noise)).all()
+
+
+def test_images_side_by_side_are_as_images_alone():
+    learning = Learning("hal", data=toy_data(side=16), options=FEW)
+    learning.run(0, 0, 3)
+    method = learning.method
+    images = torch.rand(3, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    embeddings, logits = method.each_alone(dict(method.network.named_parameters()), images)
+    network = copy.deepcopy(method.network).train()
+    for image, embedding, scores in zip(images, embeddings, logits, strict=True):
+        alone = network.encoder(image[None])
+        torch.testing.assert_close(embedding, alone[0], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(scores, network.head(alone)[0], rtol=1e-4, atol=1e-5)
 
 
 def test_the_mean_embedding_begins_anew_and_follows_the_batches():
