@@ -2,6 +2,7 @@ import pytest
 import torch
 from method_learning import Learning
 
+from acr.config import make_config
 from acr.errors import InputError
 from acr.memory import Buffer
 from acr.memory.policies import Reservoir
@@ -103,3 +104,8 @@ def test_as_released_it_fills_a_reservoir_and_fits_once(settings):
 def test_a_last_task_must_be_known_to_fit_after_it():
     with pytest.raises(InputError, match="--fit every"):
         Learning("gdumb", known_tasks=False, options={"fit": "final"})
+
+
+def test_rates_the_wrong_way_round_are_refused():
+    with pytest.raises(InputError, match="--fit-min-learning-rate 0.1 lies above"):
+        make_config({"method": "gdumb", "fit_min_learning_rate": 0.1})
