@@ -15,6 +15,7 @@ from acr.config import make_config
 from acr.errors import AcrError
 from acr.experiments import sweep
 from acr.experiments.engines import LocalEngine, Outcome, gpu_ids, last_words, run_local, worker_environment
+from acr.experiments.launch import run_config
 from acr.experiments.recipe import find_recipe
 
 TINY = {"epochs": 1, "width": 2, "ood_every": "never", "threads": 1, "checkpoint_every": 0.05}
@@ -230,7 +231,7 @@ def results(out):
     return found
 
 
-def disturb(tmp_path, recipe, engine=(), environment=None):
+def disturb(tmp_path, recipe, engine=()):
     """Kill a worker, then the whole sweep, start it again, and compare with runs that nobody disturbed."""
     out = tmp_path / "disturbed"
     first = start_sweep(recipe, out, "--retries", "3", *engine)
@@ -245,7 +246,7 @@ def disturb(tmp_path, recipe, engine=(), environment=None):
 
     configs = find_recipe(recipe).expand(out=tmp_path / "undisturbed", quiet=True)
     for config in configs:
-        acr.experiments.launch.run_config(config)
+        run_config(config)
     assert len(results(out)) == len(configs)
     assert results(out) == results(tmp_path / "undisturbed")
 
