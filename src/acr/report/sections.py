@@ -72,8 +72,8 @@ def sections(looks: dict[str, Look]) -> list[Section]:
                 "under shift; the further below it, the more. Bars are 95 % intervals over seeds.",
                 None, lambda s, _: charts.scatter(s, looks)),
         Section("stages", "Task by task",
-                "(a) accuracy on each task after the last, (b) mean accuracy over the tasks seen after each stage: higher "
-                "is better. (c) change of each task since it was learned, (d) the mean of that after each stage: below "
+                "(a) accuracy on each task after the last, (b) mean accuracy over the tasks seen after each stage: "
+                "higher is better. (c) change of each task since it was learned, (d) the mean of that after each stage: below "
                 "zero is forgotten. (e) to (h) show the same on shifted images. Points are means over seeds; the "
                 "table has the intervals.",
                 None, lambda s, _: charts.stages(s, looks), layout="four"),
@@ -130,7 +130,10 @@ def chart_json(section: Section, settings: Iterable[Setting]) -> Json:
 
 def in_short(gathered: Gathered) -> dict[str, list[dict[str, str]]]:
     """For each setting the answers in a few words: best clean, best shifted, least forgotten, fastest."""
-    return {setting.key: [card for card in map(lambda q: answer(setting, *q), QUESTIONS) if card] for setting in gathered.settings}
+    return {
+        setting.key: [card for question in QUESTIONS if (card := answer(setting, *question))]
+        for setting in gathered.settings
+    }
 
 
 QUESTIONS = (
