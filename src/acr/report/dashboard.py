@@ -133,8 +133,8 @@ class Visit:
                     button.props('aria-label="Switch between light and dark"')
             self.head = ui.label("Looking…").classes("soft").mark("head")
             self.bar = ui.linear_progress(0, show_value=False).props('aria-label="progress of all runs"').mark("bar")
-            columns = [{"name": n, "label": t, "field": n, "align": a, "sortable": True, "style": NARROW if n == "run" else ""}
-                       for n, t, a in COLUMNS]  # fmt: skip
+            columns = [{"name": n, "label": t, "field": n, "align": a, "sortable": True} for n, t, a in COLUMNS]
+            columns[0]["style"] = NARROW
             self.table = ui.table(columns=columns, rows=[], row_key="run", selection="multiple", pagination=10,
                                   on_select=self.refresh).classes("w-full").props("flat bordered dense")  # fmt: skip
             self.hint = ui.label("").classes("soft")

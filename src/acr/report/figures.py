@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from acr import files
-from acr.report.charts import PANELS, corruption_estimate, known
+from acr.report.charts import PANELS, known
 from acr.report.data import Gathered, Group, Setting
+from acr.report.shift_charts import corruption_estimate
 from acr.report.style import Look, looks
 
 FORMATS = ("pdf", "png", "svg")
@@ -58,6 +59,8 @@ def write_figures(gathered: Gathered, folder: Path) -> list[Path]:
 
 def save(figure: Any, path: Path) -> list[Path]:
     """A figure in all formats, without a date, so that the same runs give the same file."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # the layout is found; finding it again for each format only takes time
     paths = []
     for kind in FORMATS:
         target = path.with_name(f"{path.name}.{kind}")
