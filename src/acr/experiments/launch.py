@@ -22,7 +22,8 @@ from acr.experiments.records import Run, load_run
 from acr.methods.method import Context, Method, method_class
 from acr.networks import Network, resnet18
 from acr.randomness import keyed_global
-from acr.training.checkpoint import Checkpoints
+from acr.training.checkpoint import CheckpointError, Checkpoints
+from acr.training.settings import torch_settings
 from acr.training.trainer import Trainer
 
 Resume = Literal["auto", "ask"]
@@ -78,8 +79,15 @@ def resume_run(folder: str | Path, **changes: Any) -> Run:
 
 
 def execute(config: RunConfig, path: Path) -> Run:
-    """Train and evaluate in a run folder, going on from its last checkpoint if it has one."""
-    torch.set_num_threads(config.threads or torch.get_num_threads())
+    """Train and evaluate in a run folder, going on from its last checkpoint if it has one.
+
+    Threads and torch's choice of algorithms are the run's own while it goes on, and the caller's again afterwards.
+    """
+    with torch_settings(find_device(config.device), config.threads, config.deterministic):
+        return _execute(config, path)
+
+
+def _execute(config: RunConfig, path: Path) -> Run:
     check_same_run(config, path)
     data = load_data(config)
     stream = TaskStream.split(data, config.tasks, config.classes_per_task, config.class_order)
@@ -97,7 +105,10 @@ def execute(config: RunConfig, path: Path) -> Run:
         trainer = Trainer(config, stream, method, context, scenarios, folder, checkpoints)
         saved = checkpoints.load()
         if saved is not None:
-            trainer.load_state_dict(saved[1])
+            try:
+                trainer.load_state_dict(saved[1])
+            except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+                raise CheckpointError(unfit(checkpoints, error)) from error
         trainer.run()
         write_results(trainer, data)
     except OSError as error:
@@ -105,6 +116,15 @@ def execute(config: RunConfig, path: Path) -> Run:
     finally:
         folder.close()
     return load_run(path)
+
+
+def unfit(checkpoints: Checkpoints, error: Exception) -> str:
+    """What to say about a checkpoint that is whole and of this run, and yet not one that the method can go on from."""
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return (
+        f"The checkpoint {checkpoints.names()[0]} does not fit this version of the method ({first}). Nothing was "
+        "changed. Go on with the version that wrote it (environment.json names it), or start over with --fresh."
+    )
 
 
 def check_same_run(config: RunConfig, path: Path) -> None:
