@@ -16,6 +16,11 @@ COMMANDS = {
     "demo": ("acr.commands.demo:demo", "See it work: fine-tuning, ER and ACR on handwritten digits, with a page."),
     "run": ("acr.commands.run:run", "Learn a data set task by task with a method, and evaluate after each task."),
     "resume": ("acr.commands.run:resume", "Finish a run that was interrupted."),
+    "sweep": ("acr.commands.sweep:sweep", "Run a grid of configs; what is finished is not run again."),
+    "reproduce": ("acr.commands.reproduce:reproduce", "A table or figure of the paper, with its values beside ours."),
+    "compare": ("acr.commands.compare:compare", "What differs between two runs, in config and in result."),
+    "report": ("acr.commands.report:report", "Show runs on one page: who wins, what is forgotten, what it cost."),
+    "dashboard": ("acr.commands.report:dashboard", "Watch runs while they go on, in a browser on this machine."),
     "methods": ("acr.commands.info:methods", "List the methods."),
     "doctor": ("acr.commands.info:doctor", "Show versions, devices, threads and disk, and what is missing."),
 }
@@ -29,9 +34,30 @@ app = App(
 for _name, (_path, _help) in COMMANDS.items():
     app.command(_path, name=_name, help=_help)
 
-data = App(name="data", help="Look at, check and fetch data sets.", help_format="plaintext")
-data.command("acr.commands.data:list_datasets", name="list", help="List the data sets and where they were found.")
-app.command(data)
+GROUPS = {
+    "data": (
+        "Look at, check and fetch data sets.",
+        {
+            "list": ("acr.commands.data:list_datasets", "List the data sets, where they were found, their defaults."),
+            "fetch": ("acr.commands.data:fetch", "Download a data set from its publisher, or say how to get it."),
+            "check": ("acr.commands.data:check", "Check counts, classes, sizes, statistics, duplicates, files."),
+            "show": ("acr.commands.data:show", "Draw a sheet of a data set's images."),
+        },
+    ),
+    "shift": (
+        "Corruptions, and the shifted test sets made with them.",
+        {
+            "list": ("acr.commands.shift:list_corruptions", "List the corruptions and their constants."),
+            "build": ("acr.commands.shift:build", "Build the shifted copies of a test set now."),
+            "show": ("acr.commands.shift:show", "Draw a sheet: rows corruptions, columns severities."),
+        },
+    ),
+}
+for _name, (_help, _commands) in GROUPS.items():
+    _group = App(name=_name, help=_help, help_format="plaintext")
+    for _command, (_path, _text) in _commands.items():
+        _group.command(_path, name=_command, help=_text)
+    app.command(_group)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -50,7 +50,7 @@ def _ranges(value: Any) -> Any:
 
 def _class_order(value: Any) -> Any:
     if isinstance(value, str) and value != "file" and not value.startswith("random:"):
-        return _split(value)
+        return _ranges(value)
     return value
 
 
@@ -113,7 +113,7 @@ class RunConfig(BaseModel):
     classes_per_task: Integers | None = None
     """Classes of each task: one number for all, or one each, such as 4,3,3."""
     class_order: Annotated[str | tuple[int, ...], BeforeValidator(_class_order)] = "file"
-    """Order in which classes arrive: file, random:SEED, or a list of labels."""
+    """Order in which classes arrive: file, random:SEED, or a list of labels, such as 5,0-3."""
     samples_per_class: int | None = Field(None, ge=1)
     """Train on so many images of each class, drawn by the seed of --data-seed."""
     test_samples_per_class: int | None = Field(None, ge=1)
@@ -135,6 +135,9 @@ class RunConfig(BaseModel):
     """Severities 1 to 5, such as 1,3 or 1-5."""
     ood_constants: Literal["imagenet-c", "cifar-c"] = "imagenet-c"
     """Table of constants of the corruptions."""
+
+    ood_baseline: Path | None = None
+    """Folder of a finished run; the mean corruption error is told relative to it."""
 
     options: SerializeAsAny[MethodOptions] = MethodOptions()
     """Options of the method; in files and flags they stand beside the other fields."""
@@ -159,6 +162,10 @@ class RunConfig(BaseModel):
     """Also evaluate every so many epochs, for events.jsonl and the screen; results do not depend on it."""
     log_every: int = Field(50, ge=1)
     """Steps between two lines in events.jsonl."""
+    tensorboard: bool = False
+    """Also write losses, accuracies and readings for TensorBoard, into the run's folder."""
+    wandb: Literal["off", "online", "offline"] = "off"
+    """Also log to Weights & Biases; offline keeps it all in the run's folder."""
     quiet: bool = False
     """No progress."""
 
@@ -187,8 +194,8 @@ class RunConfig(BaseModel):
 
 
 NOT_PART_OF_IDENTITY = frozenset(
-    {"out", "data_root", "data_cache", "device", "threads", "deterministic", "quiet"}
-    | {"checkpoint_every", "keep", "eval_every", "log_every"}
+    {"out", "data_root", "data_cache", "device", "threads", "deterministic", "quiet", "ood_baseline"}
+    | {"checkpoint_every", "keep", "eval_every", "log_every", "tensorboard", "wandb"}
 )
 """Fields that say where and how a run is done, not what comes out."""
 

@@ -82,7 +82,12 @@ class Protocol:
         """
         if "wrapped-views" not in self:
             return view(images)
-        wrapped = view(wrapped_bytes(images, mean, std))
+        import torch
+
+        from acr.shift import wrap
+
+        pixels = images.float() / 255 if images.dtype == torch.uint8 else images
+        wrapped = view(wrap((pixels - mean.cpu()) / std.cpu()))
         return wrapped.float() / 255 * std.cpu() + mean.cpu()
 
 
@@ -95,10 +100,23 @@ def hash_set_order(labels: list[int]) -> list[int]:
     return list(set(labels))
 
 
-def wrapped_bytes(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """Normalised values times 255 cut to a byte, which wraps modulo 256. ``images``: uint8, or floats in 0..1."""
+def released_ood_images(
+    images: Tensor,
+    corruption: str,
+    severity: int,
+    constants: str,
+    seed: int,
+    indices: Sequence[int],
+    mean: Sequence[float],
+    std: Sequence[float],
+) -> Tensor:
+    """Test images as the released evaluation shifts them: wrapped bytes, corrupted, not normalised afterwards.
+
+    The network normalises whatever it is given, so it is handed w·std + mean.
+    """
     import torch
 
-    scale = 255.0 if images.dtype == torch.uint8 else 1.0
-    normalised = (images.float() / scale - mean.cpu()) / std.cpu()
-    return (normalised * 255).to(torch.int64).remainder(256).to(torch.uint8)
+    from acr.shift import corrupt_float, wrapped_bytes
+
+    shifted = corrupt_float(wrapped_bytes(images, mean, std), corruption, severity, constants, seed, indices)
+    return shifted * torch.tensor(std).view(1, -1, 1, 1) + torch.tensor(mean).view(1, -1, 1, 1)

@@ -17,6 +17,8 @@ from rich.table import Table
 EXTRAS = {
     "ray": ("sweeps over several machines", "cluster"),
     "nicegui": ("the live dashboard", "dashboard"),
+    "tensorboard": ("--tensorboard", "tensorboard"),
+    "wandb": ("--wandb", "wandb"),
     "onnx": ("exporting a classifier", "export"),
 }
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+
+from acr.protocols import released_ood_images
+from acr.randomness import key_to_seed
 
 Positions = npt.NDArray[np.int64]
 
@@ -33,3 +37,37 @@ class StoredImages:
     def images(self, positions: Positions, stage: int) -> Tensor:
         """Rows of the array."""
         return torch.from_numpy(self.stored[positions])
+
+
+class DrawnAtEvaluation:
+    """Test images corrupted while they are evaluated, as the published protocol does; nothing is stored.
+
+    ``wrapped`` and ``fresh`` are its quirks: corrupting wrapped bytes, and drawing anew at every evaluation.
+    """
+
+    def __init__(
+        self,
+        test: npt.NDArray[np.uint8],
+        corruption: str,
+        severity: int,
+        constants: str,
+        seed: int,
+        mean: Sequence[float],
+        std: Sequence[float],
+        wrapped: bool,
+        fresh: bool,
+    ) -> None:
+        self.name = f"{corruption}/{severity}"
+        self.test, self.corruption, self.severity, self.constants = test, corruption, severity, constants
+        self.seed, self.mean, self.std, self.wrapped, self.fresh = seed, mean, std, wrapped, fresh
+
+    def images(self, positions: Positions, stage: int) -> Tensor:
+        """Corrupted now; the draws follow from the seed, and from the stage if they are to be fresh."""
+        from acr.shift import corrupt
+
+        seed = key_to_seed(self.seed, "ood", stage) if self.fresh else 0
+        plain = torch.from_numpy(self.test[positions])
+        how = (self.corruption, self.severity, self.constants, seed)
+        if self.wrapped:
+            return released_ood_images(plain, *how, positions.tolist(), self.mean, self.std)
+        return corrupt(plain, *how, positions)

@@ -13,12 +13,14 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import torch
 import yaml
 
 from acr import files
@@ -40,6 +42,12 @@ def folder_name(config: RunConfig) -> str:
     return f"{data[:60]}-{config.method}{size}-s{config.seed}-{config.identity()[:10]}"
 
 
+class Busy(AcrError):
+    """Another process is writing this run. Not a failure: a sweep waits and looks again."""
+
+    exit_code = 75  # the system's code for "try again later"
+
+
 class RunFolder:
     """A run folder being written, by one process at a time."""
 
@@ -48,6 +56,8 @@ class RunFolder:
         self.config = config
         self._events: IO[str] | None = None
         self._lock: IO[str] | None = None
+        self.listeners: list[Callable[[dict[str, Any]], None]] = []
+        """Told every event after it is written."""
 
     @classmethod
     def open(cls, path: Path, config: RunConfig) -> RunFolder:
@@ -76,7 +86,7 @@ class RunFolder:
             owner = self._lock.read().strip() or "another process"
             self._lock.close()
             self._lock = None
-            raise AcrError(f"{self.path} is being written by {owner}. Wait for it, or stop it first.")
+            raise Busy(f"{self.path} is being written by {owner}. Wait for it, or stop it first.")
         self._lock.seek(0)
         self._lock.truncate()
         self._lock.write(f"process {os.getpid()} on {platform.node()}")
@@ -101,10 +111,12 @@ class RunFolder:
         line = {"event": event, "schema": SCHEMA, "time": round(time.time(), 3), **values}
         self._events.write(json.dumps(line) + "\n")
         self._events.flush()
+        for listener in self.listeners:
+            listener(line)
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
         """A JSON file, whole or not at all."""
-        files.write_text(self.path / name, json.dumps({"schema": SCHEMA, **content}, indent=1) + "\n")
+        files.write_text(self.path / name, json.dumps({"schema": SCHEMA, **content}, indent=1, allow_nan=False) + "\n")
 
     def write_arrays(self, name: str, **arrays: np.ndarray[Any, Any]) -> None:
         """An ``.npz`` file, whole or not at all."""
@@ -130,5 +142,6 @@ def environment() -> dict[str, Any]:
         "system": platform.platform(),
         "processor": platform.machine(),
         "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }

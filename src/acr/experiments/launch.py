@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 
 from acr.config import RunConfig, make_config
@@ -15,14 +14,16 @@ from acr.data.loading import load_dataset
 from acr.data.stream import TaskStream
 from acr.data.views import Views
 from acr.errors import InputError
-from acr.evaluation.metrics import coefficient_of_variation
-from acr.evaluation.scenarios import Scenario, StoredImages
+from acr.evaluation.scenarios import DrawnAtEvaluation, Scenario, StoredImages
 from acr.experiments.folder import CONFIG, RESULTS, RunFolder, folder_name
 from acr.experiments.records import Run, load_run
+from acr.experiments.results import write_results
 from acr.methods.method import Context, Method, method_class
 from acr.networks import Network, resnet18
 from acr.randomness import keyed_global
+from acr.shift.suite import ShiftSpec, build_suite
 from acr.training.checkpoint import CheckpointError, Checkpoints
+from acr.training.loggers import Logger, check_loggers, open_loggers
 from acr.training.settings import torch_settings
 from acr.training.trainer import Trainer
 
@@ -88,7 +89,10 @@ def execute(config: RunConfig, path: Path) -> Run:
 
 
 def _execute(config: RunConfig, path: Path) -> Run:
+    check_loggers(config)
     check_same_run(config, path)
+    if config.ood_baseline is not None and not load_run(config.ood_baseline).finished:
+        raise InputError(f"--ood-baseline {config.ood_baseline}: that run is not finished.")
     data = load_data(config)
     stream = TaskStream.split(data, config.tasks, config.classes_per_task, config.class_order)
     cls = method_class(config.method)
@@ -100,7 +104,10 @@ def _execute(config: RunConfig, path: Path) -> Run:
     scenarios = make_scenarios(config, data)
     method, context = build(config, stream)
     folder = RunFolder.open(path, config)
+    loggers: list[Logger] = []
     try:
+        loggers += open_loggers(config, path)
+        folder.listeners += [logger.log for logger in loggers]
         checkpoints = Checkpoints(path / "checkpoint", config.identity(), config.keep)
         trainer = Trainer(config, stream, method, context, scenarios, folder, checkpoints)
         saved = checkpoints.load()
@@ -115,6 +122,8 @@ def _execute(config: RunConfig, path: Path) -> Run:
         raise storage_error(error, path) from error
     finally:
         folder.close()
+        for logger in loggers:
+            logger.close()
     return load_run(path)
 
 
@@ -157,8 +166,23 @@ def load_data(config: RunConfig) -> DataSet:
 
 
 def make_scenarios(config: RunConfig, data: DataSet) -> list[Scenario]:
-    """Clean test images first, then the shifted ones."""
-    return [StoredImages("clean", data.test.images)]
+    """Clean test images first, then the shifted ones: from the cache, or drawn at evaluation if a quirk asks for it."""
+    scenarios: list[Scenario] = [StoredImages("clean", data.test.images)]
+    if config.ood_every == "never":
+        return scenarios
+    spec = ShiftSpec.make(config.ood_corruptions, config.ood_severities, config.ood_constants)
+    protocol = config.protocol_in_force()
+    wrapped, fresh = "wrapped-ood" in protocol, "fresh-ood-noise" in protocol
+    if wrapped or fresh:
+        drawn = [
+            DrawnAtEvaluation(
+                data.test.images, name, severity, spec.constants, config.seed, data.mean, data.std, wrapped, fresh
+            )
+            for name, severity in spec
+        ]
+        return [*scenarios, *drawn]
+    suite = build_suite(data.test, config.dataset, spec, config.data_cache, config.quiet)
+    return [*scenarios, *(StoredImages(name, images) for name, images in suite.items())]
 
 
 def build(config: RunConfig, stream: TaskStream) -> tuple[Method, Context]:
@@ -210,53 +234,6 @@ def find_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError):
         raise InputError(f"--device {name}: this machine or this build of PyTorch has no such device.") from None
     return device
-
-
-def write_results(trainer: Trainer, data: DataSet) -> None:
-    """The last files of a run; ``results.json``, written at the very end, marks it finished."""
-    config, stream, folder = trainer.config, trainer.stream, trainer.folder
-    stored = {name: value.cpu().numpy() for name, value in trainer.method.memory().items()}
-    memory: dict[str, Any] = {}
-    if stored:
-        stored["labels"] = np.asarray(stream.classes)[stored["labels"]]
-        classes = [int((stored["labels"] == label).sum()) for label in stream.classes]
-        tasks = [int((stored["tasks"] == task).sum()) for task in range(len(stream))]
-        memory = {
-            "size": len(stored["labels"]),
-            "bytes": sum(value.nbytes for value in stored.values()),
-            "side_bytes": trainer.method.side_memory_bytes(),
-            "per_class": classes,
-            "per_task": tasks,
-            "cv_classes": coefficient_of_variation(classes),
-            "cv_tasks": coefficient_of_variation(tasks),
-        }
-        folder.write_arrays("memory.npz", **stored)
-    if trainer.confidence:
-        folder.write_arrays("confidence.npz", **{name: value.numpy() for name, value in trainer.confidence.items()})
-    protocol = config.protocol_in_force()
-    folder.write_json(
-        RESULTS,
-        {
-            "finished": True,
-            "identity": config.identity(),
-            "method": config.method,
-            "dataset": config.dataset,
-            "buffer_size": config.buffer_size,
-            "seed": config.seed,
-            "protocol": protocol.name,
-            "quirks": sorted(protocol.quirks),
-            "headline": protocol.headline,
-            "classes": list(stream.classes),
-            "class_names": [data.train.class_names[label] for label in stream.classes],
-            "tasks": [list(task) for task in stream.task_classes],
-            "data": {"train": len(data.train), "test": len(data.test), "mean": data.mean, "std": data.std,
-                     "notes": dict(data.notes)},
-            "parameters": sum(p.numel() for p in trainer.method.network.parameters()),
-            "stages": trainer.stages,
-            "memory": memory,
-            "timing": {"seconds": round(trainer.seconds, 3)},
-        },
-    )  # fmt: skip
 
 
 def storage_error(error: OSError, path: Path) -> Exception:

@@ -109,6 +109,26 @@ class Run:
         bins = stage["calibration"]
         return metrics.expected_calibration_error(bins["count"], bins["confidence"], bins["correct"])
 
+    def mean_corruption_error(self, baseline: Run) -> float:
+        """mCE in percent, after the last task, against a baseline run (Hendrycks and Dietterich 2019).
+
+        For each corruption the errors summed over its severities, divided by the baseline's; the mean of these. 100 is
+        as good as the baseline, less is better.
+        """
+        names = [name for name in self.scenarios if name != "clean"]
+        missing = sorted(set(names) - set(baseline.scenarios))
+        if not names or missing:
+            which = f"lacks {', '.join(missing)}" if names else "is asked of a run without shifted images"
+            raise InputError(f"The mean corruption error against {baseline.folder} {which}.")
+        ratios = []
+        for corruption in dict.fromkeys(name.split("/")[0] for name in names):
+            scenarios = [name for name in names if name.split("/")[0] == corruption]
+            mine, theirs = (
+                sum(1 - metrics.average_accuracy(run.accuracy[name]) for name in scenarios) for run in (self, baseline)
+            )
+            ratios.append(mine / theirs if theirs else float("nan"))
+        return 100 * float(np.mean(ratios))
+
     def summary(self) -> dict[str, Any]:
         """The figures of the run. Accuracies are fractions; CVs are in percent, as their definition says."""
         results = self.results
@@ -128,6 +148,8 @@ class Run:
             figures["relative_robustness"] = figures["ood_acc"] / figures["acc"] if figures["acc"] else float("nan")
             errors = [self.calibration_error(name) for name in self.scenarios if name != "clean"]
             figures["ood_calibration_error"] = float(np.mean(errors))
+        if "baseline" in results:
+            figures["mean_corruption_error"] = results["baseline"]["mean_corruption_error"]
         memory = results.get("memory") or {}
         figures["cv_classes"] = memory.get("cv_classes", float("nan"))
         figures["cv_tasks"] = memory.get("cv_tasks", float("nan"))

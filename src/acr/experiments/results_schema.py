@@ -51,7 +51,7 @@ class _Results(BaseModel):
     quirks: list[str]
     headline: Literal["seen", "all"]
     classes: list[int]
-    class_names: list[str]
+    class_names: list[str] = []
     tasks: list[list[int]] = Field(min_length=1)
     stages: list[_Stage] = Field(min_length=1)
     memory: _Memory

@@ -99,6 +99,12 @@ class Buffer:
             part[:n] = part[slots]
         self._filled = n
 
+    def widen(self, name: str, width: int, fill: float = float("nan")) -> None:
+        """Give every value of a column of vectors ``width`` entries, the new ones filled: the classes have grown."""
+        old = self._columns[name]
+        self._columns[name] = torch.full((self.capacity, width), fill)
+        self._columns[name][:, : old.shape[1]] = old
+
     def draw(self, size: int, generator: torch.Generator) -> Tensor:
         """Slots of up to ``size`` stored samples, uniform without replacement.
 
@@ -128,5 +134,7 @@ class Buffer:
         """Back to a saved state."""
         self._filled = 0
         columns = {name: state["columns"][name] for name in self._columns}
+        for name, values in columns.items():
+            self._columns[name] = torch.zeros((self.capacity, *values.shape[1:]))  # a column may have been widened
         self.append(state["images"], state["labels"], state["tasks"], **columns)
         self.seen = state["seen"]

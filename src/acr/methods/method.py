@@ -179,6 +179,15 @@ REGISTRY: dict[str, str | type[Method]] = {
     "er": "acr.methods.er:ER",
     "finetune": "acr.methods.finetune:Finetune",
     "joint": "acr.methods.joint:Joint",
+    "gem": "acr.methods.gem:GEM",
+    "agem": "acr.methods.agem:AGEM",
+    "gss": "acr.methods.gss:GSS",
+    "gdumb": "acr.methods.gdumb:GDumb",
+    "hal": "acr.methods.hal:HAL",
+    "metasp": "acr.methods.metasp:MetaSP",
+    "soif": "acr.methods.soif:SOIF",
+    "derpp": "acr.methods.derpp:DERpp",
+    "er-ace": "acr.methods.er_ace:ERACE",
 }
 """Name to class, or to "module:Class", which is imported only when used."""
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from acr.config import MethodOptions, RunConfig
 from acr.data.stream import Task
+from acr.data.views import join
 from acr.errors import InputError
 from acr.memory import Buffer, ConfidenceTable
 from acr.memory.policies import POLICIES, make_policy
@@ -30,18 +31,67 @@ class ReplayOptions(MethodOptions):
     """Epochs of a task over which confidence is recorded (the paper's E); 5, or all epochs if fewer."""
 
 
-class ReplayMethod(Method):
-    """A method with a buffer and a policy. ``retrieve`` before a step, ``remember`` after it."""
+class MemoryMethod(Method):
+    """A method with a buffer: ``retrieve`` before a step. What goes into the buffer is the subclass's business."""
 
-    Options: ClassVar[type[MethodOptions]] = ReplayOptions
     columns: ClassVar[dict[str, tuple[int, ...]]] = {}
     """Further values stored with each sample."""
+
+    def __init__(self, network: Network, options: MethodOptions, context: Context) -> None:
+        super().__init__(network, options, context)
+        self.buffer = Buffer(context.buffer_size, context.image_shape, self.buffer_columns())
+
+    def buffer_columns(self) -> dict[str, tuple[int, ...]]:
+        """All values stored with each sample, with the shape of one."""
+        return dict(self.columns)
+
+    def draw(self, size: int | None = None, *more: int | str) -> Tensor:
+        """Slots of random stored samples, a replay batch if no number is given. ``more`` tells a step's draws apart."""
+        return self.buffer.draw(size or self.context.replay_size, self.context.generator("retrieve", *more))
+
+    def replayed(self, slots: Tensor, *more: int | str) -> tuple[Tensor, Tensor]:
+        """Stored images in a random view, and their labels."""
+        images = self.context.views.replay(self.buffer.images[slots], self.context.generator("replay-view", *more))
+        return images, self.buffer.labels[slots].to(self.context.device)
+
+    def retrieve(self, transform: bool = True) -> tuple[Tensor, Tensor]:
+        """A random replay batch, in a random view unless it is to come as stored, and its labels."""
+        slots = self.draw()
+        if transform:
+            return self.replayed(slots)
+        return self.buffer.images[slots], self.buffer.labels[slots].to(self.context.device)
+
+    def with_replay(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The current batch's augmented images followed by a replay batch, if there is one, and all their labels."""
+        if not len(self.buffer):
+            return batch.augmented, batch.labels
+        images, labels = self.retrieve()
+        return join(batch.augmented, images), torch.cat([batch.labels, labels])
+
+    def memory(self) -> dict[str, Tensor]:
+        """The buffer's content."""
+        columns = {name: self.buffer.column(name) for name in self.buffer.column_names}
+        return {"images": self.buffer.images, "labels": self.buffer.labels, "tasks": self.buffer.tasks, **columns}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Network, optimiser and memory."""
+        return {**super().state_dict(), "buffer": self.buffer.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Back to a saved state."""
+        super().load_state_dict(state)
+        self.buffer.load_state_dict(state["buffer"])
+
+
+class ReplayMethod(MemoryMethod):
+    """A method whose buffer follows a general policy. ``retrieve`` before a step, ``remember`` after it."""
+
+    Options: ClassVar[type[MethodOptions]] = ReplayOptions
     options: ReplayOptions
 
     def __init__(self, network: Network, options: ReplayOptions, context: Context) -> None:
-        super().__init__(network, options, context)
         self.policy = make_policy(options.policy, context.protocol.label_order)
-        self.buffer = Buffer(context.buffer_size, context.image_shape, {**self.columns, **self.policy.columns})
+        super().__init__(network, options, context)
         self.confidence_epochs = confidence_epochs(options.confidence_epochs, context.epochs)
         if self.policy.needs_confidence and self.confidence_epochs == 1 and options.policy == "challenging":
             warnings.warn("With one confidence epoch there is no variance: samples are kept in random order.",
@@ -53,18 +103,14 @@ class ReplayMethod(Method):
         assert isinstance(config.options, ReplayOptions)
         confidence_epochs(config.options.confidence_epochs, config.epochs)
 
+    def buffer_columns(self) -> dict[str, tuple[int, ...]]:
+        """The method's and the policy's."""
+        return {**self.columns, **self.policy.columns}
+
     def begin_task(self, task: Task) -> None:
         """An empty confidence table for the samples of the task, if the policy reads one."""
         if self.policy.needs_confidence:
             self.confidence = ConfidenceTable(len(task), self.confidence_epochs)
-
-    def retrieve(self, transform: bool = True) -> tuple[Tensor, Tensor]:
-        """A random replay batch, in a random view unless it is to come as stored, and its labels."""
-        slots = self.buffer.draw(self.context.replay_size, self.context.generator("retrieve"))
-        images = self.buffer.images[slots]
-        if transform:
-            images = self.context.views.replay(images, self.context.generator("replay-view"))
-        return images, self.buffer.labels[slots].to(self.context.device)
 
     def second_view(self, images: Tensor, kind: SecondView, part: int = 0) -> Tensor:
         """A second view of every image, made from the first. ``part`` tells several calls in one step apart."""
@@ -95,25 +141,14 @@ class ReplayMethod(Method):
         draws = self.context.generator("policy")
         self.policy.end_task(self.buffer, task.images(), task.targets, task.index, draws, self.confidence)
 
-    def memory(self) -> dict[str, Tensor]:
-        """The buffer's content."""
-        columns = {name: self.buffer.column(name) for name in self.buffer.column_names}
-        return {"images": self.buffer.images, "labels": self.buffer.labels, "tasks": self.buffer.tasks, **columns}
-
     def state_dict(self) -> dict[str, Any]:
         """Network, optimiser, memory, policy and confidence."""
         confidence = None if self.confidence is None else self.confidence.state_dict()
-        return {
-            **super().state_dict(),
-            "buffer": self.buffer.state_dict(),
-            "policy": self.policy.state_dict(),
-            "confidence": confidence,
-        }
+        return {**super().state_dict(), "policy": self.policy.state_dict(), "confidence": confidence}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Back to a saved state."""
         super().load_state_dict(state)
-        self.buffer.load_state_dict(state["buffer"])
         self.policy.load_state_dict(state["policy"])
         self.confidence = None
         if state["confidence"] is not None:

@@ -1,27 +1,151 @@
-"""A page: one self-contained HTML file about a set of runs."""
+"""A page: one self-contained HTML file about a set of runs, that asks nothing of any network."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-from jinja2 import Environment, PackageLoader
+from jinja2 import Environment, PackageLoader, select_autoescape
+from markupsafe import Markup
 
 from acr import files
+from acr._version import __version__
 from acr.experiments.records import Run
-from acr.report.tables import summary_rows
+from acr.report import again, pictures
+from acr.report.charts import Json
+from acr.report.data import Gathered, Group, gather, show
+from acr.report.estimates import in_words
+from acr.report.sections import Section, chart_json, in_short, sections
+from acr.report.style import looks, nice
+from acr.report.tables import COLUMNS, PERCENT
 
 
 def write_page(runs: Sequence[Run], path: Path) -> Path:
-    """Write the page and return its path. Names that came from outside are escaped."""
-    environment = Environment(loader=PackageLoader("acr.report"), autoescape=True)
-    heads, rows = summary_rows(runs)
-    matrices = []
-    for run in runs:
-        for scenario in ("clean", "ood"):
-            if scenario in run.accuracy:
-                cells = [[None if math.isnan(a) else 100 * float(a) for a in row] for row in run.accuracy[scenario]]
-                matrices.append({"method": run.results["method"], "scenario": scenario, "rows": cells})
-    files.write_text(path, environment.get_template("page.html").render(heads=heads, rows=rows, matrices=matrices))
+    """Write the page and return its path. Runs that are not finished, or damaged, are listed as such."""
+    files.write_text(path, render(gather(runs)))
     return path
+
+
+def render(gathered: Gathered) -> str:
+    """The page as text. Names that came from outside are escaped wherever they stand."""
+    style = looks(gathered.labels)
+    shown = sections(style)
+    environment = Environment(
+        loader=PackageLoader("acr.report"), autoescape=select_autoescape(default=True), trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    return environment.get_template("page.html").render(
+        version=__version__,
+        gathered=gathered,
+        methods=len({group.method for group in gathered.groups}),
+        overview=overview(gathered),
+        columns=overview_columns(gathered),
+        sections=shown,
+        data=Markup(embedded(page_data(gathered, shown, style))),
+        css=Markup(asset("page.css")),
+        js=Markup(asset("page.js")),
+        plotly=Markup(plotly_js()),
+        looks=style,
+        configs=configs(gathered.groups),
+        commands=commands(gathered),
+    )
+
+
+def page_data(gathered: Gathered, shown: Sequence[Section], style: dict[str, Any]) -> Json:
+    """Everything the page's script draws from."""
+    budget = pictures.SPRITE_BYTES // 4 // max(1, len(gathered.settings))
+    return {
+        "settings": [
+            {"key": s.key, "name": s.name, "labels": [group.label for group in s.groups]} for s in gathered.settings
+        ],
+        "looks": {label: asdict(look) for label, look in style.items()},
+        "short": in_short(gathered),
+        "charts": {section.id: chart_json(section, gathered.settings) for section in shown},
+        "memories": pictures.memory_pictures(gathered),
+        "samples": {s.key: pictures.corruption_pictures(s, budget) for s in gathered.settings},
+        "scenarios": {name: nice(name) for s in gathered.settings for name in s.scenarios},
+    }
+
+
+def embedded(content: Any) -> str:
+    """JSON that may stand inside a script element: nothing in it can end the element or the line."""
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def asset(name: str) -> str:
+    """A file beside the template."""
+    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
+
+
+@cache
+def plotly_js() -> str:
+    """plotly.js as the plotly package brings it."""
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs())
+
+
+def overview_columns(gathered: Gathered) -> list[tuple[str, str, str]]:
+    """Figures that anyone has: name, heading, meaning."""
+    return [(n, *COLUMNS[n]) for n in COLUMNS if any(group.figure(n).known for group in gathered.groups)]
+
+
+def overview(gathered: Gathered) -> list[dict[str, Any]]:
+    """Rows of the overview: a group each, with the mean and interval of every figure."""
+    names = [name for name, *_ in overview_columns(gathered)]
+    ranks = {name: leaders(gathered, name) for name in names}
+    rows = []
+    for place, group in enumerate(gathered.groups):
+        dataset, size, protocol = group.place
+        cells = []
+        for name in names:
+            value = group.figure(name)
+            text = in_words(value, 100 if name in PERCENT else 1, 2 if name == "relative_robustness" else 1)
+            sort = "" if math.isnan(value.mean) else repr(value.mean)
+            cells.append({"text": text, "sort": sort, "rank": ranks[name].get(place, 0)})
+        rows.append({"label": group.label, "dataset": dataset, "buffer": size, "protocol": protocol,
+                     "seeds": group.seeds, "cells": cells})  # fmt: skip
+    return rows
+
+
+LOW_IS_GOOD = {"cv_classes", "cv_tasks", "seconds"}
+
+
+def leaders(gathered: Gathered, name: str) -> dict[int, int]:
+    """Which rows come first and second in a figure, in a setting with at least two methods."""
+    found: dict[int, int] = {}
+    for setting in gathered.settings:
+        values = [(group.figure(name).mean, gathered.groups.index(group)) for group in setting.groups]
+        values = [pair for pair in values if not math.isnan(pair[0])]
+        distinct = sorted({round(value, 6) for value, _ in values}, reverse=name not in LOW_IS_GOOD)[:2]
+        if len(distinct) < 2:
+            continue
+        for value, place in values:
+            if round(value, 6) in distinct and gathered.groups[place].place[1] == setting.buffer_size:
+                found[place] = distinct.index(round(value, 6)) + 1
+    return found
+
+
+def configs(groups: Sequence[Group]) -> dict[str, Any]:
+    """Fields in which groups differ, a row a group, and those that all share."""
+    fields = list(dict.fromkeys(name for group in groups for name in group.values))
+    differ = [f for f in fields if len({repr(group.values.get(f)) for group in groups}) > 1]
+    return {
+        "fields": differ,
+        "rows": [[group.label, *(show(group.values.get(f)) for f in differ)] for group in groups],
+        "shared": [(f, show(groups[0].values.get(f))) for f in fields if f not in differ] if groups else [],
+    }
+
+
+def commands(gathered: Gathered) -> str:
+    """Lines that make every run again, and then this page."""
+    lines = [again.command(run, Path("runs")) for run in gathered.runs]
+    return "\n".join([*lines, "acr report runs -o report.html"])

@@ -16,6 +16,7 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "ood_acc": ("shifted ACC %", "the same as ACC on corrupted images"),
     "ood_bwt": ("shifted BWT %", "the same as BWT on corrupted images"),
     "relative_robustness": ("robust", "shifted ACC over clean ACC"),
+    "mean_corruption_error": ("mCE %", "error on corrupted images relative to a baseline run, 100 is equal"),
     "cv_classes": ("class CV %", "imbalance of the classes in the memory, 0 is exact balance"),
     "cv_tasks": ("task CV %", "imbalance of the tasks in the memory"),
     "seconds": ("seconds", "wall-clock time"),

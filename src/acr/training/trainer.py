@@ -90,7 +90,8 @@ class Trainer:
         """Learn every task that is left, evaluating after each."""
         steps = sum(self.steps_per_epoch(task) * self.config.epochs for task in self.learned)
         with RunProgress(steps, self.steps_done(), self.config.quiet) as self.progress, _Signals(self):
-            self.folder.event("start", task=self.position.task, epoch=self.position.epoch, step=self.position.step)
+            where = {"task": self.position.task, "epoch": self.position.epoch, "step": self.position.step}
+            self.folder.event("start", **where, steps=steps, tasks=len(self.learned), taken=self.steps_done())
             while self.position.task < len(self.learned):
                 task = self.learned[self.position.task]
                 self.learn(task)
@@ -155,9 +156,8 @@ class Trainer:
         self.telemetry.count(len(batch))
         self.progress.step(where, value, self.config.batch_size)
         if batch.step % self.config.log_every == 0:
-            self.folder.event(
-                "step", task=batch.task, epoch=batch.epoch, step=batch.step, loss=value, **self.telemetry.read()
-            )
+            at = {"task": batch.task, "epoch": batch.epoch, "step": batch.step, "taken": self.steps_done()}
+            self.folder.event("step", **at, loss=value, **self.telemetry.read())
         if self.signal is not None:
             self.stop()
         if time.monotonic() - self.saved_at >= self.config.checkpoint_every:
@@ -182,7 +182,12 @@ class Trainer:
             per_part[key] = per_part.get(key, 0) + 1
         self.stages.append({"stage": stage, "scenarios": counted, "memory": per_part})
         accuracy = accuracy_of(counted["clean"], self.context.protocol.headline)
-        self.folder.event("stage", stage=stage, accuracy=accuracy, memory=len(memory.get("labels", ())))
+        over = self.context.protocol.headline
+        accuracies = {name: accuracies_of(counts, over) for name, counts in counted.items()}
+        stored = {"memory": len(memory.get("labels", ())), "parts": per_part}
+        self.folder.event(
+            "stage", stage=stage, accuracy=accuracy, accuracies=accuracies, taken=self.steps_done(), **stored
+        )
         self.progress.say(f"after task {stage + 1}/{len(self.stream)}: accuracy {100 * accuracy:.1f} % on all seen")
 
     def evaluate_now(self, task: Task, epoch: int) -> None:
@@ -299,5 +304,11 @@ def _draws(seed: int, task: int, epoch: int, step: int, purpose: str) -> torch.G
 
 def accuracy_of(counts: dict[str, Any], over: str) -> float:
     """Mean over tasks of the fraction right."""
-    shares = [sum(c) / sum(t) for c, t in zip(counts["correct"][over], counts["total"], strict=True) if sum(t)]
+    shares = [share for share in accuracies_of(counts, over) if share is not None]
     return sum(shares) / len(shares) if shares else float("nan")
+
+
+def accuracies_of(counts: dict[str, Any], over: str) -> list[float | None]:
+    """The fraction right on each task."""
+    pairs = zip(counts["correct"][over], counts["total"], strict=True)
+    return [sum(correct) / sum(total) if sum(total) else None for correct, total in pairs]

@@ -1,0 +1,68 @@
+"""``acr report`` and ``acr dashboard``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from acr.errors import InputError
+from acr.experiments.records import find_runs
+
+
+def report(
+    *runs: Annotated[Path, Parameter(help="Run folders, or folders of them.")],
+    output: Annotated[Path, Parameter(name=["--output", "-o"], help="The page.")] = Path("report.html"),
+    csv: Annotated[Path | None, Parameter(help="Also write the tables as CSV files into this folder.")] = None,
+    latex: Annotated[Path | None, Parameter(help="Also write tables for LaTeX into this folder.")] = None,
+    figures: Annotated[Path | None, Parameter(help="Also draw figures as PDF, PNG and SVG into this folder.")] = None,
+) -> None:
+    """Show runs on one self-contained page: who wins, what is forgotten, what the memory holds, what it cost."""
+    from acr import files
+    from acr.report.data import gather
+    from acr.report.page import render
+
+    if not runs:
+        raise InputError("Which runs? Give run folders, or folders of them: acr report runs")
+    found = find_runs(*runs)
+    if not found:
+        raise InputError(f"There are no runs in {', '.join(map(str, runs))}. Make one with: acr run --out {runs[0]}")
+    gathered = gather(found)
+    try:
+        files.write_text(output, render(gathered))
+        if csv:
+            from acr.report.exports import write_csv
+
+            write_csv(gathered, csv)
+        if latex:
+            from acr.report.exports import write_latex
+
+            write_latex(gathered, latex)
+        if figures:
+            from acr.report.figures import write_figures
+
+            write_figures(gathered, figures)
+    except OSError as error:
+        raise InputError(f"Cannot write {error.filename or output}: {error.strerror}.") from None
+    for problem in gathered.problems:
+        print(f"  not counted: {problem.folder} ({problem.state}: {problem.reason})")
+    print(f"{len(gathered.runs)} runs in {len(gathered.groups)} groups. Look at it: {output.resolve().as_uri()}")
+    for name, folder in (("CSV files", csv), ("LaTeX tables", latex), ("Figures", figures)):
+        if folder:
+            print(f"{name}: {folder}")
+
+
+def dashboard(
+    *runs: Annotated[Path, Parameter(help="Folders of runs to watch; they may be empty still.")],
+    port: Annotated[int, Parameter(help="Port on this machine.")] = 8642,
+) -> None:
+    """Watch runs while they go on, in a browser on this machine. Ctrl-C ends it; runs go on."""
+    if not runs:
+        raise InputError("Which runs? Give a folder of them: acr dashboard runs")
+    for folder in runs:
+        if not folder.is_dir():
+            raise InputError(f"{folder} does not exist.")
+    from acr.report.dashboard import serve
+
+    serve(list(runs), port)

@@ -1,0 +1,52 @@
+"""``acr reproduce``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from acr.commands.sweep import allowed_jobs, show_estimate, show_report
+from acr.experiments.engines import cores, make_engine
+from acr.experiments.overview import Overview
+from acr.experiments.reproduce import ProtocolChoice, Scale, make_plan, write_reproduction
+from acr.experiments.sweep import run_sweep
+from acr.report.formats import print_table
+
+
+def reproduce(
+    name: Annotated[str, Parameter(help="acc, bwt, balance, stages, policies, sensitivity, time, resources or ood.")],
+    *,
+    scale: Annotated[Scale, Parameter(help="quick: digits, minutes; reduced: a night; full: as the paper.")] = "quick",
+    out: Annotated[Path, Parameter(help="Folder for runs and results; one for all shares runs.")] = Path(
+        "reproduction"
+    ),
+    protocol: Annotated[ProtocolChoice, Parameter(help="Whose rules: sound, published, or a table of each.")] = "sound",
+    jobs: Annotated[int | None, Parameter(help="Runs at a time; one a GPU, or one a core, if not given.")] = None,
+    retries: Annotated[int, Parameter(help="How often a failed run is tried again, from its checkpoint.")] = 1,
+    engine: Annotated[Literal["local", "ray"], Parameter(help="Where the runs are carried out.")] = "local",
+    address: Annotated[str | None, Parameter(help="Address of a Ray cluster.")] = None,
+    data_root: Annotated[Path | None, Parameter(help="Where data sets lie.")] = None,
+    data_cache: Annotated[Path | None, Parameter(help="Where decoded images are kept.")] = None,
+    dry_run: Annotated[bool, Parameter(help="Only say how many runs, how long and how large.", negative=())] = False,
+) -> None:
+    """A table or figure of the paper, with the printed values beside ours."""
+    plan = make_plan(name, scale, protocol, out, data_root, data_cache)
+    configs = plan.all_configs()
+    jobs = jobs if plan.jobs is None else allowed_jobs(jobs, plan.jobs)
+    print(f"{plan.title}, {scale} scale: {len(configs)} runs in {out / 'runs'}", flush=True)
+    if dry_run:
+        show_estimate(configs, jobs)
+        return
+    with Overview(jobs or cores()) as overview:
+        report = run_sweep(configs, make_engine(engine, jobs, address), retries, overview)
+    reproduction = write_reproduction(plan, out)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=max(console.width, 240))
+    for _, table in reproduction.tables:
+        print_table(table, console)
+    print("\nWritten: " + "\n         ".join(str(path) for path in reproduction.files))
+    show_report(report)

@@ -1,0 +1,91 @@
+"""``acr shift``: the corruptions, the shifted test sets, and what they look like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.table import Table
+
+from acr.commands.data import Cache, Name, Quiet, Root, Sheet, save_picture
+from acr.config import RunConfig, make_config
+from acr.experiments.launch import load_data
+from acr.shift.severities import CORRUPTIONS, PAPER_CORRUPTIONS, constants_for
+
+Corruptions = Annotated[str | None, Parameter(help="Names, such as fog,snow; the data set's default if not given.")]
+Severities = Annotated[str | None, Parameter(help="Such as 1,3 or 1-5; the data set's default if not given.")]
+Constants = Annotated[
+    Literal["imagenet-c", "cifar-c"] | None, Parameter(help="Table of constants; the data set's if not given.")
+]
+
+
+def list_corruptions() -> None:
+    """List the corruptions and their constants."""
+    table = Table(box=None, pad_edge=False)
+    for head in ("name", "in the paper", "imagenet-c, severity 1", "cifar-c, severity 1"):
+        table.add_column(head)
+    for name in CORRUPTIONS:
+        shown = [str(constants_for(name, 1, constants)) for constants in ("imagenet-c", "cifar-c")]
+        table.add_row(name, "yes" if name in PAPER_CORRUPTIONS else "", *shown)
+    Console(highlight=False).print(table)
+
+
+def build(
+    name: Name,
+    *,
+    ood_corruptions: Corruptions = None,
+    ood_severities: Severities = None,
+    ood_constants: Constants = None,
+    data_root: Root = None,
+    data_cache: Cache = None,
+    quiet: Quiet = False,
+) -> None:
+    """Build the shifted copies of a test set now, so that runs find them ready."""
+    from acr.shift.suite import ShiftSpec, build_suite
+
+    config = shift_config(name, ood_corruptions, ood_severities, ood_constants, data_root, data_cache, quiet)
+    spec = ShiftSpec.make(config.ood_corruptions, config.ood_severities, config.ood_constants)
+    test = load_data(config).test
+    suite = build_suite(test, name, spec, data_cache, quiet)
+    size = sum(images.nbytes for images in suite.values()) / 2**20
+    print(f"{len(suite)} shifted copies of {len(test):,} test images are ready ({size:,.0f} MiB).")
+
+
+def show(
+    name: Name,
+    *,
+    output: Sheet = Path("shift.png"),
+    ood_corruptions: Corruptions = None,
+    ood_severities: Severities = "1-5",
+    ood_constants: Constants = None,
+    data_root: Root = None,
+    data_cache: Cache = None,
+    quiet: Quiet = False,
+) -> None:
+    """Draw a sheet: rows corruptions, columns severities, of real test images."""
+    import numpy as np
+
+    from acr.shift.sheet import draw
+
+    config = shift_config(name, ood_corruptions, ood_severities, ood_constants, data_root, data_cache, quiet)
+    test = load_data(config).test
+    first = [int(np.flatnonzero(test.labels == label)[0]) for label in test.classes[:15]]
+    names = config.ood_corruptions or CORRUPTIONS
+    save_picture(draw(np.array(test.images[first]), names, config.ood_severities, config.ood_constants), output)
+
+
+def shift_config(
+    name: str,
+    corruptions: str | None,
+    severities: str | None,
+    constants: str | None,
+    data_root: Path | None,
+    data_cache: Path | None,
+    quiet: bool,
+) -> RunConfig:
+    """The config that a run with these flags would have; what is not given is the data set's default."""
+    given = {"ood_corruptions": corruptions, "ood_severities": severities, "ood_constants": constants,
+             "data_root": data_root, "data_cache": data_cache, "quiet": quiet}  # fmt: skip
+    return make_config({"dataset": name, **{key: value for key, value in given.items() if value is not None}})

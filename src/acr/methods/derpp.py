@@ -1,0 +1,72 @@
+"""Dark Experience Replay++ (DER++).
+
+With each stored image goes the network's answer at the time: its logits. A step adds to the current batch's loss the
+squared distance of today's logits from the stored ones on one replay batch, and the cross-entropy on a second.
+Buzzega, Boschini, Porrello, Abati and Calderara, "Dark Experience for General Continual Learning", NeurIPS 2020,
+equation 6.
+
+As in the original the squared distance is the mean over samples and outputs, each batch has a pass of its own, and
+the memory is a reservoir of plain images with the logits of their augmented view at insertion. Where outputs are
+added later, stored logits are compared on the outputs that existed when they were stored.
+
+Measure it: ``acr run --method derpp --dataset split-cifar100``
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from acr.config import MethodOptions
+from acr.memory.policies import Reservoir
+from acr.methods.method import Batch
+from acr.methods.replay import MemoryMethod
+
+
+class DERppOptions(MethodOptions):
+    """Options of DER++."""
+
+    alpha: float = Field(0.1, ge=0)
+    """Weight of the distance from the stored logits (α)."""
+    beta: float = Field(0.5, ge=0)
+    """Weight of the replayed cross-entropy (β)."""
+
+
+class DERpp(MemoryMethod):
+    """Replay of labels and of logits."""
+
+    name = "derpp"
+    summary = "DER++: replay of labels and of the logits of the time"
+    Options: ClassVar[type[MethodOptions]] = DERppOptions
+    options: DERppOptions
+
+    def buffer_columns(self) -> dict[str, tuple[int, ...]]:
+        """The logits at insertion."""
+        return {"logits": (self.network.num_classes,)}
+
+    def observe(self, batch: Batch) -> Tensor:
+        """One step on the three losses."""
+        if self.buffer.column("logits").shape[1] < self.network.num_classes:
+            self.buffer.widen("logits", self.network.num_classes)
+        logits = self.network(batch.augmented)
+        loss = F.cross_entropy(logits, batch.labels)
+        if len(self.buffer):
+            slots = self.draw()
+            images, _ = self.replayed(slots)
+            stored = self.buffer.column("logits")[slots].to(logits.device)
+            loss = loss + self.options.alpha * logit_distance(self.network(images), stored)
+            images, labels = self.replayed(self.draw(None, "second"), "second")
+            loss = loss + self.options.beta * F.cross_entropy(self.network(images), labels)
+        self.step(loss)
+        draws = self.context.generator("policy")
+        Reservoir().observe(self.buffer, batch.plain, batch.labels.cpu(), batch.task, draws, logits=logits.detach())
+        return loss.detach()
+
+
+def logit_distance(logits: Tensor, stored: Tensor) -> Tensor:
+    """Mean square of the difference; an output that did not exist when the logits were stored (NaN) adds nothing."""
+    return torch.where(stored.isnan(), 0.0, logits - stored.nan_to_num()).square().mean()

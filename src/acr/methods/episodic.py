@@ -1,0 +1,44 @@
+"""What GEM and A-GEM share: a memory with an equal part for every task, filled at the task's end."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from acr.config import MethodOptions
+from acr.data.stream import Task
+from acr.methods.gradients import flat_gradient
+from acr.methods.replay import MemoryMethod
+
+
+class EpisodicMethod(MemoryMethod):
+    """A memory of episodes. Of the B slots every task gets B // T, chosen at random from its samples.
+
+    Where the number of tasks is not known, the t tasks seen get B // t each, and older ones are trimmed.
+    """
+
+    Options: ClassVar[type[MethodOptions]] = MethodOptions
+
+    def end_task(self, task: Task) -> None:
+        """Trim the older tasks if need be, and store a random part of the finished one."""
+        seen = torch.unique(self.buffer.tasks).numel() + 1
+        share = max(1, self.buffer.capacity // (self.context.tasks or seen))
+        if self.context.tasks is None:
+            self.trim(share)
+        room = self.buffer.capacity - len(self.buffer)
+        chosen = torch.randperm(len(task), generator=self.context.generator("episode"))[: min(share, room)]
+        self.buffer.append(task.images(chosen), task.targets[chosen], task.index)
+        self.buffer.seen += len(task)
+
+    def trim(self, share: int) -> None:
+        """Keep the first ``share`` samples of every stored task; they were stored in random order."""
+        kept = [(self.buffer.tasks == t).nonzero()[:share, 0] for t in torch.unique(self.buffer.tasks)]
+        self.buffer.keep(torch.cat(kept) if kept else torch.zeros(0, dtype=torch.int64))
+
+    def gradient(self, loss: Tensor) -> Tensor:
+        """The gradient of a loss as one vector; the parameters' own are overwritten."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return flat_gradient(self.network.parameters())

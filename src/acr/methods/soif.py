@@ -1,0 +1,119 @@
+"""Second-Order Influence Functions for sample selection (SOIF).
+
+Trains as ER does. In the last epoch of each task every batch is offered to the memory, and of stored and new samples
+together those are deleted that a kernel machine on all of them misses least, with a second term for what the deletion
+does to later selections. Sun, Mu and Hua, "Regularizing Second-Order Influences for Continual Learning", CVPR 2023,
+equations 8 to 13.
+
+The kernel is the infinite-width tangent kernel of a residual network, on plain normalised images. The stored samples'
+part of it is kept from one selection to the next, so that only rows of new samples are computed. New samples weigh
+their share of the stream; in the paper's released program that weight lands on the last stored samples instead: the
+quirk ``misplaced-soif-weight``.
+
+Measure it: ``acr run --method soif --dataset split-cifar100``
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from acr.config import MethodOptions
+from acr.methods.method import Batch, Context
+from acr.methods.ntk import KernelCache
+from acr.methods.replay import MemoryMethod
+from acr.methods.soif_selection import select_rows
+from acr.networks import Network
+
+
+class SOIFOptions(MethodOptions):
+    """Options of SOIF."""
+
+    mu: float = Field(0.5, ge=0)
+    """Weight of the curvature in the second-order term (μ)."""
+    nu: float = Field(0.01, ge=0)
+    """Weight of the second-order term (ν)."""
+    ridge: float = Field(1e-3, gt=0)
+    """Regularisation of the kernel machine (λ)."""
+
+
+class SOIF(MemoryMethod):
+    """Experience replay from a memory chosen by influence."""
+
+    name = "soif"
+    summary = "SOIF: replay from a memory chosen by second-order influence"
+    Options: ClassVar[type[MethodOptions]] = SOIFOptions
+    options: SOIFOptions
+
+    def __init__(self, network: Network, options: SOIFOptions, context: Context) -> None:
+        super().__init__(network, options, context)
+        self.kernel = KernelCache()
+
+    def observe(self, batch: Batch) -> Tensor:
+        """One step as ER's; in the last epoch of a task also the memory's choice."""
+        images, labels = self.with_replay(batch)
+        loss = F.cross_entropy(self.network(images), labels)
+        self.step(loss)
+        if batch.epoch == self.context.epochs - 1:
+            self.remember(batch)
+        return loss.detach()
+
+    def remember(self, batch: Batch) -> None:
+        """Fill the memory from slot to slot, the batch that overflows it from the start again; then select."""
+        buffer = self.buffer
+        if buffer.seen < buffer.capacity:
+            last = slice(max(0, len(batch) - buffer.capacity), None)  # what a small memory does not overwrite at once
+            slots = (buffer.seen + torch.arange(len(batch))[last]) % buffer.capacity
+            order = slots.argsort()
+            buffer.write(slots[order], batch.plain[last][order], batch.labels.cpu()[last][order], batch.task)
+            self.kernel.forget()
+        else:
+            self.select(batch)
+        buffer.seen += len(batch)
+
+    @torch.no_grad()
+    def select(self, batch: Batch) -> None:
+        """Replace stored samples by those of the batch that are worth more."""
+        buffer, labels = self.buffer, batch.labels.cpu()
+        place = torch.zeros(self.network.num_classes, dtype=torch.int64)
+        place[self.context.seen] = torch.arange(len(self.context.seen))
+        kernel = self.kernel.joint(self.pixels(batch.plain), self.pixels(buffer.images))
+        chosen = select_rows(
+            kernel,
+            place[torch.cat([labels, buffer.labels])].to(kernel.device),
+            stored_count=len(buffer),
+            batch=len(batch),
+            seen=buffer.seen,
+            num_classes=len(self.context.seen),
+            generator=self.context.generator("soif"),
+            mu=self.options.mu,
+            nu=self.options.nu,
+            ridge=self.options.ridge,
+            misplaced="misplaced-soif-weight" in self.context.protocol,
+        )
+        self.kernel.keep(chosen.rows)
+        buffer.write(chosen.slots, batch.plain[chosen.new_rows], labels[chosen.new_rows], batch.task)
+
+    def pixels(self, images: Tensor) -> Tensor:
+        """Images as the kernel compares them: normalised."""
+        return self.network.normalise(images)
+
+    def side_memory_bytes(self) -> int:
+        """The kernel of the stored samples."""
+        stored = self.kernel.stored
+        return 0 if stored is None else stored.numel() * stored.element_size()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Also the kernel: computed anew it could differ in its last bits."""
+        return {**super().state_dict(), "kernel": self.kernel.stored}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Back to a saved state."""
+        super().load_state_dict(state)
+        self.kernel.forget()
+        if state["kernel"] is not None:
+            self.kernel.stored = state["kernel"].to(self.context.device)

@@ -1,0 +1,92 @@
+"""Two runs side by side: what differs in config, in result, per task and per corruption."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from acr.evaluation.metrics import average_accuracy
+from acr.experiments.records import Run
+from acr.report.tables import COLUMNS, cell
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the comparison: a heading, and rows of name, first, second, difference."""
+
+    title: str
+    rows: list[tuple[str, str, str, str]]
+    empty: str = ""
+    """What to say where there are no rows."""
+
+
+def compare_runs(first: Run, second: Run) -> list[Section]:
+    """All sections, in the order a person asks: what was set, what came out, where."""
+    return [
+        Section("config", config_rows(first.values, second.values), "The configs are the same."),
+        Section("result", result_rows(first.summary(), second.summary())),
+        Section("accuracy by task after the last, clean (%)", task_rows(first, second, "clean")),
+        Section("accuracy by task after the last, shifted (%)", task_rows(first, second, "ood"),
+                "At least one of the runs was not evaluated under shift."),
+        Section("ACC by corruption (%)", corruption_rows(first, second), "The runs share no corruption."),
+    ]  # fmt: skip
+
+
+def config_rows(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Fields whose values differ; where a run lies is no part of what it is."""
+    names = [name for name in dict.fromkeys((*first, *second)) if name not in ("out", "data_root", "data_cache")]
+    return [
+        (name, shown(first, name), shown(second, name), "") for name in names if first.get(name) != second.get(name)
+    ]
+
+
+def shown(values: dict[str, Any], name: str) -> str:
+    """A value for people; an option that the other method alone has is said to be absent."""
+    if name not in values:
+        return "no such option"
+    value = values[name]
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def result_rows(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """The figures that tables of runs show, for those that either has."""
+    rows = []
+    for name, (head, _) in COLUMNS.items():
+        a, b = (float(summary.get(name, math.nan)) for summary in (first, second))
+        if not (math.isnan(a) and math.isnan(b)):
+            rows.append((head, cell(name, a), cell(name, b), signed(cell(name, b - a))))
+    return rows
+
+
+def task_rows(first: Run, second: Run, scenario: str) -> list[tuple[str, str, str, str]]:
+    """Final accuracy on every task; tasks that one run does not have are left empty."""
+    if not all(scenario in run.accuracy for run in (first, second)):
+        return []
+    lines = [100 * run.accuracy[scenario][-1] for run in (first, second)]
+    longest = max(map(len, lines))
+    a, b = (np.pad(line, (0, longest - len(line)), constant_values=np.nan) for line in lines)
+    return [(f"task {task + 1}", *numbers(a[task], b[task])) for task in range(longest)]
+
+
+def corruption_rows(first: Run, second: Run) -> list[tuple[str, str, str, str]]:
+    """ACC under every corruption and severity that both were evaluated under."""
+    both = [name for name in first.scenarios if name in second.scenarios and name != "clean"]
+    return [(name, *numbers(*(100 * average_accuracy(run.accuracy[name]) for run in (first, second)))) for name in both]
+
+
+def numbers(a: float, b: float) -> tuple[str, str, str]:
+    """Two percentages and their difference."""
+    first, second, difference = ("–" if math.isnan(value) else f"{value:.1f}" for value in (a, b, b - a))
+    return first, second, signed(difference)
+
+
+def signed(text: str) -> str:
+    """A number with its sign.
+
+    >>> signed("2.0"), signed("-2.0"), signed("–")
+    ('+2.0', '-2.0', '–')
+    """
+    return text if text[:1] in ("-", "–") else f"+{text}"

@@ -1,0 +1,165 @@
+"""The sections of a page: what each shows, how it is read, and its charts for every choice of the pickers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from acr.report import charts, class_charts, cost_charts
+from acr.report.charts import Json, Variant
+from acr.report.data import Gathered, Setting
+from acr.report.style import Look, nice
+
+Options = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A chart's place on the page."""
+
+    id: str
+    title: str
+    read: str
+    """One or two sentences that say how the chart is read."""
+    options: Callable[[Setting], Options] | None
+    """What its picker offers in a setting: value and text; None if it has none."""
+    draw: Callable[[Setting, str], Variant]
+    picker: str = ""
+    layout: str = "one"
+    """``one`` panel across, ``two`` or ``four`` side by side on a wide screen, ``small`` as many as fit."""
+
+
+def sections(looks: dict[str, Look]) -> list[Section]:
+    """All charts, in the order in which the page shows them."""
+
+    def scenario_options(setting: Setting) -> Options:
+        return [(name, nice(name)) for name in setting.scenarios]
+
+    def two_scenarios(setting: Setting) -> Options:
+        return [(name, nice(name)) for name in setting.scenarios if name in ("clean", "ood")]
+
+    def severity_options(setting: Setting) -> Options:
+        found = charts.severities(setting)
+        every = [("all", "mean over severities")] if len(found) != 1 else []
+        return [*every, *((severity, f"severity {severity}") for severity in found)]
+
+    def class_options(setting: Setting) -> Options:
+        history = [(f"m{i}", f"{group.label}, stage by stage") for i, group in enumerate(setting.groups)]
+        return [("all", "all methods, change since learned"), *history]
+
+    def by_options(setting: Setting) -> Options:
+        return [("class", "by class"), ("task", "by task")]
+
+    def confidence_options(setting: Setting) -> Options:
+        has = [i for i, g in enumerate(setting.groups) if (g.runs[0].folder / "confidence.npz").exists()]
+        return [(f"m{i}", setting.groups[i].label) for i in has] or [("none", "no method")]
+
+    def draw_classes(setting: Setting, choice: str) -> Variant:
+        if choice == "all":
+            return class_charts.forgetting(setting)
+        return class_charts.class_history(setting.groups[int(choice[1:])])
+
+    def draw_confidence(setting: Setting, choice: str) -> Variant:
+        if choice == "none":
+            return Variant(empty=class_charts.NO_CONFIDENCE)
+        group = setting.groups[int(choice[1:])]
+        return class_charts.confidence_map(group.runs[0], group.label, looks[group.label].color)
+
+    return [
+        Section("scatter", "Clean against shifted",
+                "Right is better on clean images, up is better on corrupted ones. On the dotted line nothing is lost "
+                "under shift; the further below it, the more. Bars are 95 % intervals over seeds.",
+                None, lambda s, _: charts.scatter(s, looks)),
+        Section("stages", "Task by task",
+                "(a) accuracy on each task after the last, (b) mean accuracy over the tasks seen after each stage: higher "
+                "is better. (c) change of each task since it was learned, (d) the mean of that after each stage: below "
+                "zero is forgotten. (e) to (h) show the same on shifted images. Points are means over seeds; the "
+                "table has the intervals.",
+                None, lambda s, _: charts.stages(s, looks), layout="four"),
+        Section("matrices", "Accuracy matrices",
+                "Row: after learning this task. Column: accuracy (%) on the test images of this task. Read down a "
+                "column to see a task being forgotten; the darker, the more is right.",
+                scenario_options, charts.matrices, "images", "small"),
+        Section("corruptions", "Each corruption",
+                "Mean accuracy over all tasks at the end (ACC) when the test images are corrupted in one way; longer "
+                "is better, thin bars are 95 % intervals over seeds. The pictures show what each corruption does.",
+                severity_options, lambda s, c: charts.corruption_bars(s, looks, c), "severity"),
+        Section("classes", "What is forgotten, class by class",
+                "Each column is a class, in the order in which classes arrive. Change since learned: red is lost, "
+                "blue is gained, in percentage points. Stage by stage: the accuracy of one method's classes after "
+                "every task, so that one sees when a class is lost.",
+                class_options, draw_classes, "show"),
+        Section("confusion", "Confusion between tasks",
+                "Row: the task an image belongs to. Column: the task of the class it is taken for, in percent of the "
+                "row, after the last task. A dark last column means that everything is taken for the newest task.",
+                two_scenarios, charts.confusion, "images", "small"),
+        Section("balance", "Balance of the memory",
+                "Samples stored at the end. Bars of equal height are exact balance; CV is the standard deviation of "
+                "the counts over their mean, 0 % for exact balance.",
+                by_options, lambda s, c: class_charts.balance(s, looks, c), "count", "small"),
+        Section("confidence", "Confidence map",
+                "Each grey point is a training sample: how sure the network was of the right class while it was "
+                "learned (across) and how much that changed from epoch to epoch (up). Top: samples near the boundary "
+                "between classes. Right: easy ones. Left: hard or mislabelled ones. Marked: samples the memory keeps.",
+                confidence_options, draw_confidence, "method"),
+        Section("cost", "What it cost",
+                "Time, throughput and memory of the training process; shorter and lower is cheaper, higher throughput "
+                "is faster. Lines follow the run of the lowest seed. Times compare only if the machine was the same "
+                "and otherwise idle.",
+                None, lambda s, _: cost_charts.cost(s, looks), layout="two"),
+    ]  # fmt: skip
+
+
+def chart_json(section: Section, settings: Iterable[Setting]) -> Json:
+    """All variants of a section's chart, by setting and choice. One that fails says so and spares the others."""
+    variants: dict[str, Any] = {}
+    pickers: dict[str, Any] = {}
+    for setting in settings:
+        options = section.options(setting) if section.options else [("", "")]
+        if section.options:
+            pickers[setting.key] = options
+        for value, _ in options:
+            key = f"{setting.key}|{value}" if section.options else setting.key
+            try:
+                variants[key] = section.draw(setting, value).as_json()
+            except Exception as error:  # a file damaged in a way nobody thought of must not cost the page
+                variants[key] = Variant(empty=f"This could not be drawn: {type(error).__name__}: {error}").as_json()
+    return {"variants": variants, "pickers": pickers}
+
+
+def in_short(gathered: Gathered) -> dict[str, list[dict[str, str]]]:
+    """For each setting the answers in a few words: best clean, best shifted, least forgotten, fastest."""
+    return {
+        setting.key: [card for card in map(lambda q: answer(setting, *q), QUESTIONS) if card]
+        for setting in gathered.settings
+    }
+
+
+QUESTIONS = (
+    ("acc", "Best on clean images", 100, 1, "ACC", "%", 1),
+    ("ood_acc", "Best under shift", 100, 1, "ACC", "%", 1),
+    ("bwt", "Keeps most of the old", 100, 1, "BWT", "points", 1),
+    ("seconds", "Fastest", 1, 1, "", "s", -1),
+)
+"""Figure, title, scale, digits, name, unit, and whether high (1) or low (-1) is good."""
+
+
+def answer(
+    setting: Setting, figure: str, title: str, scale: float, digits: int, name: str, unit: str, good: int
+) -> dict[str, str] | None:
+    """Who comes first in a figure, who second, and whether the intervals tell them apart."""
+    from acr.report.estimates import in_words
+
+    ranked = [(group.figure(figure), group.label) for group in setting.groups]
+    ranked = sorted([r for r in ranked if r[0].known], key=lambda r: -good * r[0].mean)
+    if not ranked:
+        return None
+    first, label = ranked[0]
+    value = f"{name} {in_words(first, scale, digits)} {unit}".strip()
+    note = "the only one with this figure"
+    if len(ranked) > 1:
+        second, other = ranked[1]
+        apart = {None: "no interval for a single seed", True: "intervals overlap", False: "intervals apart"}
+        note = f"then {other}, {in_words(second, scale, digits)} {unit}; {apart[first.overlaps(second)]}"
+    return {"title": title, "label": label, "value": value, "note": note}
