@@ -71,9 +71,7 @@ def test_later_steps_add_two_views_of_a_replay_batch(passes, denominator):
     slots = method.buffer.draw(6, context.generator("retrieve"))
     memory = context.views.replay(method.buffer.images[slots], context.generator("replay-view"))
     groups = [batch.augmented, memory]
-    groups = [
-        torch.cat([g, context.views.strong(g, context.generator("second-view", i))]) for i, g in enumerate(groups)
-    ]
+    groups = [torch.cat([g, context.views.strong(g, context.generator("second-view", i))]) for i, g in enumerate(groups)]
     assert [len(group) for group in groups] == [16, 12]
     labels = torch.cat([batch.labels.repeat(2), method.buffer.labels[slots].repeat(2)])
     if passes == "separate":

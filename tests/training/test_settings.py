@@ -1,4 +1,5 @@
 import os
+import warnings
 
 import pytest
 import torch
@@ -20,10 +21,20 @@ def in_force():
 @pytest.mark.parametrize(("asked", "on_cpu"), [(None, True), (True, True), (False, False)])
 def test_on_a_cpu_deterministic_is_the_default_and_is_given_back(asked, on_cpu):
     before = in_force()
-    with pytest.raises(ZeroDivisionError), torch_settings(torch.device("cpu"), 2, asked):
+    with torch_settings(torch.device("cpu"), 2, asked):
         assert torch.get_num_threads() == 2
         assert torch.are_deterministic_algorithms_enabled() is on_cpu
-        raise ZeroDivisionError
+    assert in_force() == before
+
+
+def test_it_is_given_back_after_an_error():
+    before = in_force()
+
+    def fail():
+        with torch_settings(torch.device("cpu"), 2, True):
+            raise ZeroDivisionError
+
+    pytest.raises(ZeroDivisionError, fail)
     assert in_force() == before
 
 
@@ -32,10 +43,11 @@ def test_on_a_gpu_it_is_asked_for_and_warns_of_the_cost():
     gpu = torch.device("cuda")
     with torch_settings(gpu, None, None):
         assert not torch.are_deterministic_algorithms_enabled()
-    with pytest.warns(UserWarning, match="--deterministic on cuda.*slower"), torch_settings(gpu, None, True):
+    with warnings.catch_warnings(record=True) as said, torch_settings(gpu, None, True):
         assert torch.are_deterministic_algorithms_enabled()
         assert not torch.is_deterministic_algorithms_warn_only_enabled()
         assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert "slower" in str(said[0].message)
     assert in_force() == before
 
 

@@ -329,9 +329,7 @@ def corruption_bars(setting: Setting, looks: dict[str, Look], severity: str) -> 
     height = 60 + len(names) * (14 + max(9, 26 - 2 * len(traces)) * len(traces))
     panel = plot("", traces, axis("ACC (%)", rangemode="tozero"), axis("", autorange="reversed"), height, barmode="group",
                  bargap=0.22)  # fmt: skip
-    rows = [
-        [name.replace("_", " "), *(in_words(values[i], 100) for _, values in columns)] for i, name in enumerate(names)
-    ]
+    rows = [[name.replace("_", " "), *(in_words(values[i], 100) for _, values in columns)] for i, name in enumerate(names)]
     return Variant([panel], ["corruption", *(f"{label} ACC %" for label, _ in columns)], rows)
 
 

@@ -22,16 +22,8 @@ def write_csv(gathered: Gathered, folder: Path) -> None:
     """``runs``, ``overview``, ``matrices`` and ``stages``. Accuracies are fractions, as in the runs."""
     write_rows(folder / "runs.csv", *run_rows(gathered))
     write_rows(folder / "overview.csv", *overview_rows(gathered))
-    write_rows(
-        folder / "matrices.csv",
-        [*PLACE, "seed", "scenario", "after_task", "on_task", "accuracy"],
-        matrix_rows(gathered),
-    )
-    write_rows(
-        folder / "stages.csv",
-        [*PLACE, "images", "figure", "place", "mean", "half_interval", "seeds"],
-        stage_rows(gathered),
-    )
+    write_rows(folder / "matrices.csv", [*PLACE, "seed", "scenario", "after_task", "on_task", "accuracy"], matrix_rows(gathered))
+    write_rows(folder / "stages.csv", [*PLACE, "images", "figure", "place", "mean", "half_interval", "seeds"], stage_rows(gathered))
 
 
 def place_of(group: Group) -> list[Any]:

@@ -61,9 +61,7 @@ def save(figure: Any, path: Path) -> list[Path]:
     for kind in FORMATS:
         target = path.with_name(f"{path.name}.{kind}")
         metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
-        files.write_atomically(
-            target, lambda file, k=kind, m=metadata: figure.savefig(file, format=k, dpi=200, metadata=m)
-        )  # type: ignore[misc]
+        files.write_atomically(target, lambda file, k=kind, m=metadata: figure.savefig(file, format=k, dpi=200, metadata=m))  # type: ignore[misc]
         paths.append(target)
     return paths
 
@@ -154,9 +152,7 @@ def ood_figure(setting: Setting, style: dict[str, Look], new: Callable[..., Any]
         hatch = {"-": "", "--": "///", ":": "...", "-.": "xxx"}[look.line]
         axes.bar(x, [100 * v.mean for v in values], width, yerr=errors, color=look.color, hatch=hatch, label=group.label,
                  error_kw={"elinewidth": 0.6, "ecolor": "#444"}, edgecolor="white", linewidth=0.3)  # fmt: skip
-    axes.set_xticks(
-        range(len(names)), [name.replace("_", " ") for name in names], rotation=35, ha="right", rotation_mode="anchor"
-    )
+    axes.set_xticks(range(len(names)), [name.replace("_", " ") for name in names], rotation=35, ha="right", rotation_mode="anchor")
     axes.set_ylabel("ACC (%)")
     axes.grid(axis="x", visible=False)
     legend(figure, axes)

@@ -130,10 +130,7 @@ def chart_json(section: Section, settings: Iterable[Setting]) -> Json:
 
 def in_short(gathered: Gathered) -> dict[str, list[dict[str, str]]]:
     """For each setting the answers in a few words: best clean, best shifted, least forgotten, fastest."""
-    return {
-        setting.key: [card for card in map(lambda q: answer(setting, *q), QUESTIONS) if card]
-        for setting in gathered.settings
-    }
+    return {setting.key: [card for card in map(lambda q: answer(setting, *q), QUESTIONS) if card] for setting in gathered.settings}
 
 
 QUESTIONS = (

@@ -76,9 +76,7 @@ def open_loggers(config: RunConfig, folder: Path) -> list[Logger]:
         try:
             loggers.append(Guarded(WeightsAndBiases(config, folder), "Weights & Biases"))
         except Exception as error:  # not logged in, no network: all its own kinds of error
-            raise InputError(
-                f"--wandb {config.wandb} did not start: {error} (--wandb offline needs no account)"
-            ) from None
+            raise InputError(f"--wandb {config.wandb} did not start: {error} (--wandb offline needs no account)") from None
     return loggers
 
 
