@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
@@ -64,6 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
+    format_before = warnings.formatwarning
+    if not debug:
+        warnings.formatwarning = plain_warning
     try:
         app(words, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
@@ -85,6 +89,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if debug:
             raise
         complain(f"Unexpected {type(error).__name__}: {error}\nThis is a fault of acr; --debug shows where.", 1)
+    finally:
+        warnings.formatwarning = format_before
+
+
+def plain_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning as a sentence, without the place in the program that it came from."""
+    return f"acr: warning: {message}\n"
 
 
 def complain(message: str, code: int) -> None:

@@ -19,6 +19,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsA
 from acr.errors import InputError, unknown
 from acr.protocols import Protocol
 
+SCHEMA = 1
+"""Version of the files of a run folder; each carries it, and another one is refused."""
+
 
 class MethodOptions(BaseModel):
     """Options of a method: a flat, frozen model. Each field becomes a flag; its docstring is the help text."""
@@ -36,9 +39,11 @@ def _split(value: Any) -> Any:
 def _ranges(value: Any) -> Any:
     """As :func:`_split`, with ``"1-5"`` standing for 1, 2, 3, 4, 5."""
     parts: list[Any] = []
+    if not isinstance(value, (str, int, list, tuple)):
+        return value
     for part in _split(value):
         low, dash, high = str(part).partition("-")
-        span = dash and low.isdigit() and high.isdigit()
+        span = dash and low.isdecimal() and high.isdecimal() and len(low) < 5 and len(high) < 5
         parts += range(int(low), int(high) + 1) if span else [part]
     return parts
 
@@ -147,6 +152,8 @@ class RunConfig(BaseModel):
     """auto, cpu, cuda, cuda:1, mps."""
     threads: int | None = Field(None, ge=1)
     """CPU threads; all cores if not given."""
+    deterministic: bool | None = None
+    """Equal bits from equal runs. Always so on a CPU; on a GPU this asks torch for slower, deterministic algorithms."""
     checkpoint_every: Duration = Field(300.0, ge=0)
     """Time between two checkpoints, such as 90s, 5m or 1h; there is always one at the end of a task."""
     keep: int = Field(2, ge=1)
@@ -187,7 +194,7 @@ class RunConfig(BaseModel):
 
 
 NOT_PART_OF_IDENTITY = frozenset(
-    {"out", "data_root", "data_cache", "device", "threads", "quiet", "ood_baseline"}
+    {"out", "data_root", "data_cache", "device", "threads", "deterministic", "quiet", "ood_baseline"}
     | {"checkpoint_every", "keep", "eval_every", "log_every", "tensorboard", "wandb"}
 )
 """Fields that say where and how a run is done, not what comes out."""
@@ -226,22 +233,32 @@ def make_config(values: Mapping[str, Any], *, file: Mapping[str, Any] | None = N
 
 def int_or(value: Any, default: int) -> int:
     """A whole number if the value is one; wrong values are reported by validation, not here."""
-    return int(value) if str(value).isdigit() else default
+    return int(value) if isinstance(value, int) or (isinstance(value, str) and value.isdecimal()) else default
 
 
-def read_config_file(path: Path) -> dict[str, Any]:
-    """A YAML file of flat values."""
+def read_config_file(path: Path, *, of_a_run: bool = False) -> dict[str, Any]:
+    """A YAML file of flat values. One's own needs no ``schema``; that of a run folder has one that this version reads.
+
+    Tags that would make Python objects are refused.
+    """
     try:
-        content = yaml.safe_load(path.read_text())
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"Cannot read the config file {path}: {error.strerror}.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise InputError(f"{path} is nested too deeply for a config file.") from None
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:  # dates and tags raise any
         raise InputError(f"{path} is not a YAML file: {' '.join(str(error).split())}") from None
-    if content is None:
-        return {}
+    content = {} if content is None and not of_a_run else content
     if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
         raise InputError(f"{path} must hold lines of the form 'field: value'.")
-    content.pop("schema", None)
+    schema = content.pop("schema", None if of_a_run else SCHEMA)
+    if type(schema) is not int or schema != SCHEMA:
+        found = "no schema" if schema is None else f"schema {str(schema)[:20]}"
+        raise InputError(f"{path} has {found}; this version reads schema {SCHEMA}.")
+    for name, value in content.items():
+        if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(v, (list, dict)) for v in value)):
+            raise InputError(f"{path}: {name[:80]!r} must be one value or a flat list.")
     return {name.replace("-", "_"): value for name, value in content.items()}
 
 

@@ -147,6 +147,8 @@ def task_sizes(classes: int, tasks: int | None, classes_per_task: Sequence[int] 
             if tasks is None:
                 full, rest = divmod(classes, sizes[0])
                 return [sizes[0]] * full + ([rest] if rest else [])
+            if tasks > classes:
+                raise InputError(f"{classes} classes cannot make {tasks} tasks: a task has one class or more.")
             sizes = sizes * tasks
         if tasks is not None and tasks != len(sizes):
             raise InputError(f"--tasks {tasks} and --classes-per-task {sizes} do not agree.")

@@ -14,6 +14,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
@@ -24,10 +25,9 @@ import yaml
 
 from acr import files
 from acr._version import __version__
-from acr.config import RunConfig
+from acr.config import SCHEMA, RunConfig
 from acr.errors import AcrError, InputError
 
-SCHEMA = 1
 CONFIG, RESULTS, EVENTS, ENVIRONMENT = "config.yaml", "results.json", "events.jsonl", "environment.json"
 LOCK = ".lock"
 
@@ -66,15 +66,16 @@ class RunFolder:
         try:
             path.mkdir(parents=True, exist_ok=True)
             folder._take_lock()
+            for left_over in path.glob(".*.part"):  # by a process that was killed while it wrote
+                left_over.unlink()
             if not (path / CONFIG).exists():
                 text = yaml.safe_dump({"schema": SCHEMA, **config.flat()}, sort_keys=False)
                 files.write_text(path / CONFIG, text)
             folder.write_json(ENVIRONMENT, environment())
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a name with a null byte
             folder.close()
-            raise InputError(
-                f"Cannot write to the output folder {path}: {error.strerror}. Choose another with --out."
-            ) from None
+            why = getattr(error, "strerror", None) or error
+            raise InputError(f"Cannot write to the output folder {path}: {why}. Choose another with --out.") from None
         return folder
 
     def _take_lock(self) -> None:
@@ -95,14 +96,15 @@ class RunFolder:
         """Let go of the folder."""
         for handle in (self._events, self._lock):
             if handle is not None:
-                handle.close()
+                with suppress(OSError):  # a full disk was reported when the line was written
+                    handle.close()
         self._events = self._lock = None
 
     def event(self, event: str, **values: Any) -> None:
         """Add a line to ``events.jsonl``."""
         if self._events is None:
             path = self.path / EVENTS
-            torn = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
+            torn = path.exists() and path.stat().st_size > 0 and not ends_with_newline(path)
             self._events = open(path, "a", encoding="utf-8")  # noqa: SIM115 - held open as long as the run goes on
             if torn:
                 self._events.write("\n")  # a line that a crash cut off must not swallow the next one
@@ -121,6 +123,13 @@ class RunFolder:
         buffer = io.BytesIO()
         np.savez_compressed(buffer, schema=np.array(SCHEMA), **arrays)  # type: ignore[arg-type]
         files.write_bytes(self.path / name, buffer.getvalue())
+
+
+def ends_with_newline(path: Path) -> bool:
+    """Whether the last line of a file is whole."""
+    with open(path, "rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
 
 
 def environment() -> dict[str, Any]:

@@ -22,8 +22,9 @@ from acr.methods.method import Context, Method, method_class
 from acr.networks import Network, resnet18
 from acr.randomness import keyed_global
 from acr.shift.suite import ShiftSpec, build_suite
-from acr.training.checkpoint import Checkpoints
+from acr.training.checkpoint import CheckpointError, Checkpoints
 from acr.training.loggers import Logger, check_loggers, open_loggers
+from acr.training.settings import torch_settings
 from acr.training.trainer import Trainer
 
 Resume = Literal["auto", "ask"]
@@ -79,8 +80,15 @@ def resume_run(folder: str | Path, **changes: Any) -> Run:
 
 
 def execute(config: RunConfig, path: Path) -> Run:
-    """Train and evaluate in a run folder, going on from its last checkpoint if it has one."""
-    torch.set_num_threads(config.threads or torch.get_num_threads())
+    """Train and evaluate in a run folder, going on from its last checkpoint if it has one.
+
+    Threads and torch's choice of algorithms are the run's own while it goes on, and the caller's again afterwards.
+    """
+    with torch_settings(find_device(config.device), config.threads, config.deterministic):
+        return _execute(config, path)
+
+
+def _execute(config: RunConfig, path: Path) -> Run:
     check_loggers(config)
     check_same_run(config, path)
     if config.ood_baseline is not None and not load_run(config.ood_baseline).finished:
@@ -104,7 +112,10 @@ def execute(config: RunConfig, path: Path) -> Run:
         trainer = Trainer(config, stream, method, context, scenarios, folder, checkpoints)
         saved = checkpoints.load()
         if saved is not None:
-            trainer.load_state_dict(saved[1])
+            try:
+                trainer.load_state_dict(saved[1])
+            except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+                raise CheckpointError(unfit(checkpoints, error)) from error
         trainer.run()
         write_results(trainer, data)
     except OSError as error:
@@ -114,6 +125,15 @@ def execute(config: RunConfig, path: Path) -> Run:
         for logger in loggers:
             logger.close()
     return load_run(path)
+
+
+def unfit(checkpoints: Checkpoints, error: Exception) -> str:
+    """What to say about a checkpoint that is whole and of this run, and yet not one that the method can go on from."""
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return (
+        f"The checkpoint {checkpoints.names()[0]} does not fit this version of the method ({first}). Nothing was "
+        "changed. Go on with the version that wrote it (environment.json names it), or start over with --fresh."
+    )
 
 
 def check_same_run(config: RunConfig, path: Path) -> None:

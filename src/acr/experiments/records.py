@@ -11,13 +11,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from acr.config import RunConfig, make_config, read_config_file
+from acr.config import SCHEMA, RunConfig, make_config, read_config_file
 from acr.errors import InputError
 from acr.evaluation import metrics
 from acr.evaluation.evaluator import accuracy_matrix
-from acr.experiments.folder import CONFIG, EVENTS, RESULTS, SCHEMA
+from acr.experiments.folder import CONFIG, ENVIRONMENT, EVENTS, RESULTS
+from acr.experiments.results_schema import results_problem
 
 Matrix = npt.NDArray[np.float64]
+
+MEND_RESULTS = (
+    "Nothing was changed. Move the file away and go on with acr resume {folder}, which writes it again from the last "
+    "checkpoint; or run anew beside it with --fresh."
+)
 
 
 class Run:
@@ -36,7 +42,7 @@ class Run:
     @cached_property
     def values(self) -> dict[str, Any]:
         """The config as it lies in the folder."""
-        return read_config_file(self.folder / CONFIG)
+        return read_config_file(self.folder / CONFIG, of_a_run=True)
 
     @cached_property
     def config(self) -> RunConfig:
@@ -46,7 +52,22 @@ class Run:
     @cached_property
     def results(self) -> dict[str, Any]:
         """The content of ``results.json``."""
-        return read_json(self.folder / RESULTS)
+        path = self.folder / RESULTS
+        content = read_json(path)
+        problem = results_problem(content)
+        if problem:
+            raise InputError(f"{path} is damaged: {problem}. {MEND_RESULTS.format(folder=self.folder)}")
+        return content
+
+    @cached_property
+    def environment(self) -> dict[str, Any]:
+        """The content of ``environment.json``: versions and machine."""
+        return read_json(self.folder / ENVIRONMENT)
+
+    def arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
+        """The arrays of an ``.npz`` file of the folder, such as ``memory.npz``; empty if there is no such file."""
+        path = self.folder / name
+        return read_arrays(path) if path.exists() else {}
 
     @property
     def finished(self) -> bool:
@@ -136,7 +157,7 @@ class Run:
         return figures
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """The lines of ``events.jsonl``; a line that was cut off by a crash is passed over."""
+        """The lines of ``events.jsonl``; a line that a crash cut off, or that is no event, is passed over."""
         path = self.folder / EVENTS
         if not path.exists():
             return
@@ -144,10 +165,14 @@ class Run:
             for line in file:
                 try:
                     event = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
-                if isinstance(event, dict):
-                    yield event
+                if not isinstance(event, dict) or not isinstance(event.get("event"), str):
+                    continue
+                if event.get("schema") != SCHEMA:
+                    found = str(event.get("schema"))[:20]
+                    raise InputError(f"{path} has lines of schema {found}; this version reads schema {SCHEMA}.")
+                yield event
 
 
 def matrix_figures(matrix: Matrix) -> dict[str, float]:
@@ -184,9 +209,25 @@ def read_json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_bytes())
     except OSError as error:
         raise InputError(f"Cannot read {path}: {error.strerror}.") from None
-    except ValueError:
-        raise InputError(f"{path} is damaged: it is not JSON.") from None
+    except (ValueError, RecursionError):
+        mend = " " + MEND_RESULTS.format(folder=path.parent) if path.name == RESULTS else ""
+        raise InputError(f"{path} is damaged: it is not JSON.{mend}") from None
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        found = content.get("schema") if isinstance(content, dict) else None
+        found = str(content.get("schema"))[:20] if isinstance(content, dict) else None
         raise InputError(f"{path} has schema {found}; this version reads schema {SCHEMA}.")
+    return content
+
+
+def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """An ``.npz`` file of a run folder, if it is one this version understands. Pickled objects are refused."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            content = {name: file[name] for name in file.files}
+    except OSError as error:
+        raise InputError(f"Cannot read {path}: {error.strerror or error}.") from None
+    except Exception as error:  # zipfile, zlib and numpy each have errors of their own for a damaged file
+        raise InputError(f"{path} is damaged, or no file of this program: {error}.") from None
+    schema = content.pop("schema", None)
+    if schema is None or schema.shape != () or schema != SCHEMA:
+        raise InputError(f"{path} has schema {str(schema)[:20]}; this version reads schema {SCHEMA}.")
     return content

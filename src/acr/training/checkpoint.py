@@ -92,9 +92,18 @@ class Checkpoints:
             files.replace_folder(part, target)
         finally:
             files.remove_tree(part)
-        for old in self.names()[self.keep :]:
-            files.remove_tree(old)
+        self.tidy(step)
         return target
+
+    def tidy(self, step: int) -> None:
+        """Drop what the new checkpoint makes useless: the oldest, and what a killed process left half written.
+
+        Later ones can only be damaged ones that were passed over; kept, they would push good ones out.
+        """
+        later = [path for path in self.names() if int(path.name[5:]) > step]
+        old = [path for path in self.names() if path not in later][self.keep :]
+        for path in (*later, *old, *self.folder.glob(".part-*"), *self.folder.glob(".old-*")):
+            files.remove_tree(path)
 
     def load(self) -> tuple[int, dict[str, Any]] | None:
         """The newest checkpoint that can be read; a damaged one is named in a warning and passed over."""
@@ -121,12 +130,12 @@ def verify(path: Path, run: str) -> dict[str, bytes]:
         wanted = {name: checksums[name] for name in PARTS}
     except OSError as error:
         raise CheckpointError(f"Checkpoint {path} has no readable {MANIFEST} ({error.strerror}).") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         raise CheckpointError(f"Checkpoint file {path / MANIFEST} is damaged.") from None
     if schema != SCHEMA:
-        raise CheckpointError(f"Checkpoint {path} has schema {schema}; this version reads {SCHEMA}.")
+        raise CheckpointError(f"Checkpoint {path} has schema {str(schema)[:20]}; this version reads {SCHEMA}.")
     if owner != run:
-        raise CheckpointError(f"Checkpoint {path} belongs to another run ({owner}, not {run}).")
+        raise CheckpointError(f"Checkpoint {path} belongs to another run ({str(owner)[:40]}, not {run}).")
     content = {}
     for name, checksum in wanted.items():
         try:

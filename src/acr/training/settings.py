@@ -1,0 +1,49 @@
+"""Settings of torch that belong to the whole process: a run borrows them and gives them back."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+switches: Any = torch.utils.deterministic
+WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+
+
+@contextmanager
+def torch_settings(device: torch.device, threads: int | None, deterministic: bool | None) -> Iterator[None]:
+    """So many threads, and deterministic algorithms where asked for; on a CPU also where nothing was said.
+
+    On a CPU this costs nothing. On a GPU it does, which is said once; an operation that has no deterministic form then
+    stops the run.
+    """
+    wanted = device.type == "cpu" if deterministic is None else deterministic
+    before = (
+        torch.get_num_threads(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        switches.fill_uninitialized_memory,
+        os.environ.get(WORKSPACE),
+    )
+    try:
+        torch.set_num_threads(threads or before[0])
+        if wanted:
+            if device.type != "cpu":
+                os.environ.setdefault(WORKSPACE, ":4096:8")  # without it cuBLAS may add in any order
+                warnings.warn(
+                    f"--deterministic on {device}: torch uses deterministic algorithms, which are slower.",
+                    stacklevel=3,
+                )
+            switches.fill_uninitialized_memory = False  # a safety net for debugging, with a cost
+            torch.use_deterministic_algorithms(True, warn_only=deterministic is None)
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        torch.use_deterministic_algorithms(before[1], warn_only=before[2])
+        switches.fill_uninitialized_memory = before[3]
+        if before[4] is None:
+            os.environ.pop(WORKSPACE, None)
