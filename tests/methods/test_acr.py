@@ -91,8 +91,8 @@ def test_confidence_is_of_the_plain_view_before_the_update_with_the_new_running_
     batch = batch_of(stream, context)
     method.observe(batch)
     # The training pass moves the running averages, the step moves the weights: the first has happened, not the second.
-    before.features(torch.cat([batch.augmented, context.views.strong(batch.augmented,
-                                                                     context.generator("second-view", 0))]))  # fmt: skip
+    second = context.views.strong(batch.augmented, context.generator("second-view", 0))
+    before.features(torch.cat([batch.augmented, second]))
     before.eval()
     expected = before(batch.plain).softmax(1).gather(1, batch.labels[:, None]).squeeze(1)
     torch.testing.assert_close(method.confidence.values[batch.indices, 0], expected.detach())

@@ -29,12 +29,8 @@ def test_on_a_cpu_deterministic_is_the_default_and_is_given_back(asked, on_cpu):
 
 def test_it_is_given_back_after_an_error():
     before = in_force()
-
-    def fail():
-        with torch_settings(torch.device("cpu"), 2, True):
-            raise ZeroDivisionError
-
-    pytest.raises(ZeroDivisionError, fail)
+    with pytest.raises(ZeroDivisionError), torch_settings(torch.device("cpu"), 2, True):
+        raise ZeroDivisionError
     assert in_force() == before
 
 
