@@ -35,8 +35,11 @@ def _split(value: Any) -> Any:
 
 def _ranges(value: Any) -> Any:
     """As :func:`_split`, with ``"1-5"`` standing for 1, 2, 3, 4, 5."""
+    given = _split(value)
+    if not isinstance(given, (list, tuple)):
+        return given  # not a list at all: validation says so
     parts: list[Any] = []
-    for part in _split(value):
+    for part in given:
         low, dash, high = str(part).partition("-")
         span = dash and low.isdigit() and high.isdigit()
         parts += range(int(low), int(high) + 1) if span else [part]
