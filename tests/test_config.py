@@ -80,11 +80,7 @@ def test_ranges_and_lists():
     assert make_config({"classes_per_task": "4,3,3"}).tasks is None
 
 
-<<<<<<< HEAD
 @settings(deadline=None)  # an unknown name imports every method, to say whose option it is
-=======
-@settings(deadline=None)
->>>>>>> 799e0203b18fc115a181b00315699532aa2de7a5
 @given(
     st.dictionaries(
         st.one_of(st.sampled_from(sorted(RunConfig.model_fields)), st.text(max_size=8)),

@@ -42,13 +42,7 @@ def _ranges(value: Any) -> Any:
     if not isinstance(given, (list, tuple)):
         return given  # not a list at all: validation says so
     parts: list[Any] = []
-<<<<<<< HEAD
-    if not isinstance(value, (str, int, list, tuple)):
-        return value
-    for part in _split(value):
-=======
     for part in given:
->>>>>>> 799e0203b18fc115a181b00315699532aa2de7a5
         low, dash, high = str(part).partition("-")
         span = dash and low.isdecimal() and high.isdecimal() and len(low) < 5 and len(high) < 5
         parts += range(int(low), int(high) + 1) if span else [part]
