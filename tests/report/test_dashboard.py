@@ -1,6 +1,7 @@
 """The dashboard, in a browser, while runs come, go on, break and vanish."""
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -8,15 +9,19 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 from fabricated import make_run
 
+import acr
 from acr.cli import main
 from acr.report.live import Watch
 from acr.report.live_charts import live_panels, matrix_panel
 
 LIMIT = 60_000
+STAGE = {"event": "stage", "stage": 0, "accuracy": 0.5, "memory": 3, "parts": {"0/1": 3}, "taken": 50,
+         "accuracies": {"clean": [0.5]}}  # fmt: skip
 
 
 def append(folder, **event):
@@ -41,9 +46,7 @@ def test_a_run_is_followed_from_start_to_end(tmp_path):
     (run,) = watch.look()
     assert run.progress == 0.25
     assert run.last("step", "loss") == 1.5
-    append(
-        folder, event="stage", stage=0, accuracy=0.5, memory=3, parts={"0/1": 3}, accuracies={"clean": [0.5]}, taken=50
-    )
+    append(folder, **STAGE)
     (run,) = watch.look()
     assert {"loss", "accuracy", "memory"} <= set(live_panels([run]))
     assert matrix_panel(run)["data"][0]["z"] == [[50.0]]
@@ -110,8 +113,10 @@ def dashboard(tmp_path):
     runs = tmp_path / "runs"
     runs.mkdir()
     words = [sys.executable, "-m", "acr", "dashboard", str(runs), "--port", str(port), "--debug"]
+    env = {**os.environ, "PYTHONPATH": str(Path(acr.__file__).parents[1])}
+    env.pop("PYTEST_CURRENT_TEST", None)  # nicegui would take itself for a test of its own
     log = open(tmp_path / "log", "w")  # noqa: SIM115 - closed below
-    process = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, cwd=tmp_path)
+    process = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, cwd=tmp_path, env=env)
     address = f"http://127.0.0.1:{port}"
     try:
         for _ in range(600):
@@ -141,16 +146,14 @@ def test_the_dashboard_keeps_up(browser, dashboard):
     page.goto(address)
     page.get_by_text("yet: acr run").wait_for(timeout=LIMIT)
 
-    folder = begin(runs, "<b>one</b> 🦊")
+    folder = begin(runs, "<b>one 🦊")
     page.get_by_text("1 running").wait_for(timeout=LIMIT)
-    page.get_by_text("<b>one</b> 🦊").first.wait_for(timeout=LIMIT)
+    page.get_by_text("<b>one 🦊").first.wait_for(timeout=LIMIT)
     append(folder, event="step", task=0, epoch=0, step=0, taken=25, loss=1.5, images_per_second=10.0)
     page.get_by_text("25 %").wait_for(timeout=LIMIT)
     append(folder, event="step", task=0, epoch=0, step=9, taken=40, loss=0.75, images_per_second=10.0)
     page.get_by_text("0.750").wait_for(timeout=LIMIT)
-    append(
-        folder, event="stage", stage=0, accuracy=0.5, memory=3, parts={"0/1": 3}, accuracies={"clean": [0.5]}, taken=50
-    )
+    append(folder, **STAGE)
     page.get_by_text("50.0", exact=True).wait_for(timeout=LIMIT)
     page.get_by_text("what the memory of").wait_for(timeout=LIMIT)
     assert page.locator(".js-plotly-plot .main-svg").count() > 0

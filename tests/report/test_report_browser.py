@@ -113,10 +113,8 @@ def test_it_fits_the_screen(visit, page_file, width, scheme):
     page = visit(page_file, width, scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate("document.documentElement.dataset.theme") == scheme
-    wide = (
-        "[...document.querySelectorAll('.plot')].filter(p => p.getBoundingClientRect().right > innerWidth + 1).length"
-    )
-    assert page.evaluate(wide) == 0
+    edges = page.evaluate("[...document.querySelectorAll('.plot')].map(p => p.getBoundingClientRect().right)")
+    assert max(edges) <= width + 1
     page.locator("#theme").click()
     assert page.evaluate("document.documentElement.dataset.theme") != scheme
 
@@ -128,11 +126,11 @@ def test_it_prints(visit, page_file):
 
 def test_names_from_outside_do_nothing(visit, tmp_path):
     names = ["<script>alert(1)</script>", "<img src=x onerror=alert(2)>", "a\u2028b", *map(str, range(7))]
-    make_run(tmp_path, "acr", 0, class_names=names, name="""it's "quoted" & <b>fat</b> 🦊""", corruptions=("fog",))
+    make_run(tmp_path, "acr", 0, class_names=names, name="""it's "quoted" & <b>fat 🦊""", corruptions=("fog",))
     page = visit(write_page(find_runs(tmp_path), tmp_path / "page's 🦊.html"))
     assert "class <script>alert(1)</script>" in page.locator("#memory-tiles").inner_text()
     assert "<script>alert" in page.locator("#classes .plot").inner_text()
-    assert "<b>fat</b> 🦊" in page.locator("#memory-note").inner_text()
+    assert "<b>fat 🦊" in page.locator("#memory-note").inner_text()
 
 
 def test_without_a_finished_run_it_says_so(visit, tmp_path):
