@@ -34,7 +34,8 @@ def test_it_is_given_back_after_an_error():
         with torch_settings(torch.device("cpu"), 2, True):
             raise ZeroDivisionError
 
-    pytest.raises(ZeroDivisionError, fail)
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert in_force() == before
 
 
