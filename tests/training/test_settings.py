@@ -29,8 +29,13 @@ def test_on_a_cpu_deterministic_is_the_default_and_is_given_back(asked, on_cpu):
 
 def test_it_is_given_back_after_an_error():
     before = in_force()
-    with pytest.raises(ZeroDivisionError), torch_settings(torch.device("cpu"), 2, True):
-        raise ZeroDivisionError
+
+    def fail():
+        with torch_settings(torch.device("cpu"), 2, True):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert in_force() == before
 
 
