@@ -17,16 +17,16 @@ from pathlib import Path
 
 import acr
 
-SIZES = ((10, 8), (20, 8), (10, 16))  # epochs, width
+SIZES = ((10, 8), (20, 8))  # epochs, width
 RATES = (0.03, 0.1)
 SEEDS = (0, 1)
 METHODS: dict[str, list[dict[str, str]]] = {
     "er": [{}],
-    "acr": [{"second_view": "strong"}, {"second_view": "crop-flip"}],
+    "acr": [{"passes": "separate"}, {"passes": "joint"}, {"passes": "joint", "second_view": "crop-flip"}],
     "joint": [{}],
 }
 FIXED = {"dataset": "split-digits", "validation_fraction": 0.1112, "ood_every": "never", "threads": 1}
-COLUMNS = ("method", "second_view", "epochs", "width", "learning_rate", "seed", "acc", "bwt")
+COLUMNS = ("method", "passes", "second_view", "epochs", "width", "learning_rate", "seed", "acc", "bwt")
 
 
 def main(path: Path) -> None:
@@ -42,7 +42,7 @@ def main(path: Path) -> None:
             grid = {"epochs": epochs, "width": width, "learning_rate": rate, "seed": seed}
             for method, variants in METHODS.items():
                 for variant in variants:
-                    cell = (method, variant.get("second_view", ""), *grid.values())
+                    cell = (method, variant.get("passes", ""), variant.get("second_view", ""), *grid.values())
                     if tuple(map(str, cell)) in done:
                         continue
                     figures = acr.run(method=method, out=out, **FIXED, **grid, **variant).summary()  # type: ignore[arg-type]

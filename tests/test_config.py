@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acr.config import RunConfig, make_config, read_config_file
@@ -80,6 +80,7 @@ def test_ranges_and_lists():
     assert make_config({"classes_per_task": "4,3,3"}).tasks is None
 
 
+@settings(deadline=None)  # an unknown name imports every method, to say whose option it is
 @given(
     st.dictionaries(
         st.one_of(st.sampled_from(sorted(RunConfig.model_fields)), st.text(max_size=8)),

@@ -38,10 +38,11 @@ def _split(value: Any) -> Any:
 
 def _ranges(value: Any) -> Any:
     """As :func:`_split`, with ``"1-5"`` standing for 1, 2, 3, 4, 5."""
+    given = _split(value)
+    if not isinstance(given, (list, tuple)):
+        return given  # not a list at all: validation says so
     parts: list[Any] = []
-    if not isinstance(value, (str, int, list, tuple)):
-        return value
-    for part in _split(value):
+    for part in given:
         low, dash, high = str(part).partition("-")
         span = dash and low.isdecimal() and high.isdecimal() and len(low) < 5 and len(high) < 5
         parts += range(int(low), int(high) + 1) if span else [part]

@@ -50,7 +50,7 @@ def counts(stage, final, drop, last):
     right = [[round(IMAGES * (final + (drop if task == stage and not last else 0)))] for task in range(stage + 1)]
     return {
         "total": [[IMAGES]] * (stage + 1),
-        "correct": {over: right for over in ("seen", "all", "task")},
+        "correct": dict.fromkeys(("seen", "all", "task"), right),
         "confusion": [],
         "calibration": {"count": [1.0], "confidence": [0.5], "correct": [1.0]},
     }

@@ -71,7 +71,9 @@ def test_later_steps_add_two_views_of_a_replay_batch(passes, denominator):
     slots = method.buffer.draw(6, context.generator("retrieve"))
     memory = context.views.replay(method.buffer.images[slots], context.generator("replay-view"))
     groups = [batch.augmented, memory]
-    groups = [torch.cat([g, context.views.strong(g, context.generator("second-view", i))]) for i, g in enumerate(groups)]
+    groups = [
+        torch.cat([g, context.views.strong(g, context.generator("second-view", i))]) for i, g in enumerate(groups)
+    ]
     assert [len(group) for group in groups] == [16, 12]
     labels = torch.cat([batch.labels.repeat(2), method.buffer.labels[slots].repeat(2)])
     if passes == "separate":
@@ -89,8 +91,8 @@ def test_confidence_is_of_the_plain_view_before_the_update_with_the_new_running_
     batch = batch_of(stream, context)
     method.observe(batch)
     # The training pass moves the running averages, the step moves the weights: the first has happened, not the second.
-    before.features(torch.cat([batch.augmented, context.views.strong(batch.augmented,
-                                                                     context.generator("second-view", 0))]))  # fmt: skip
+    second = context.views.strong(batch.augmented, context.generator("second-view", 0))
+    before.features(torch.cat([batch.augmented, second]))
     before.eval()
     expected = before(batch.plain).softmax(1).gather(1, batch.labels[:, None]).squeeze(1)
     torch.testing.assert_close(method.confidence.values[batch.indices, 0], expected.detach())

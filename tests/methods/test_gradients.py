@@ -108,7 +108,7 @@ def test_gem_survives_a_failing_solver(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise RuntimeError("Maximum number of iterations reached.")
 
-    monkeypatch.setattr(gradients, "nnls", fails)
+    monkeypatch.setattr("scipy.optimize.nnls", fails)
     torch.testing.assert_close(project_gem(gradient, memory), expected, rtol=1e-8, atol=1e-8)
 
 

@@ -82,7 +82,7 @@ def make_run(
         memory = {"size": len(stored), "bytes": int(images.nbytes), "side_bytes": 0, "per_class": counts.tolist(),
                   "per_task": per_task.tolist(), "cv_classes": float(100 * counts.std() / counts.mean()),
                   "cv_tasks": float(100 * per_task.std() / per_task.mean())}  # fmt: skip
-    if corruptions:
+    if corruptions and seed == 0:  # one run with pictures is enough, and making them is slow
         few = images[:4]
         copies = {s: corrupt(few, *_parts(s)) for s in scenarios[1:]}
         folder.write_arrays("samples.npz", images=few, labels=np.arange(len(few)), **copies)

@@ -152,7 +152,7 @@ def luma(pixels: Tensor) -> Tensor:
     """Grey value of every pixel, one channel."""
     if pixels.shape[1] == 1:
         return pixels
-    red, green, blue = pixels.split(1, dim=1)
+    red, green, blue = pixels[:, 0:1], pixels[:, 1:2], pixels[:, 2:3]
     return LUMA[0] * red + LUMA[1] * green + LUMA[2] * blue
 
 

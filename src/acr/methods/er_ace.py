@@ -14,9 +14,9 @@ Measure it: ``acr run --method er-ace --dataset split-cifar100``
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from acr.losses import masked_cross_entropy
 from acr.methods.method import Batch
 from acr.methods.replay import ReplayMethod
 
@@ -29,26 +29,15 @@ class ERACE(ReplayMethod):
 
     def observe(self, batch: Batch) -> Tensor:
         """One step on the sum of the two losses, each batch in a pass of its own."""
-        seen = torch.tensor(self.context.seen)
+        seen = torch.tensor(self.context.seen, device=batch.labels.device)
         first_task = self.context.task == 0
-        loss = cross_entropy_among(
+        loss = masked_cross_entropy(
             self.network(batch.augmented), batch.labels, seen if first_task else torch.unique(batch.labels)
         )
         if len(self.buffer) and not first_task:
             images, labels = self.retrieve()
-            loss = loss + cross_entropy_among(self.network(images), labels, seen)
+            loss = loss + masked_cross_entropy(self.network(images), labels, seen)
         self.record_confidence(batch)
         self.step(loss)
         self.remember(batch)
         return loss.detach()
-
-
-def cross_entropy_among(logits: Tensor, labels: Tensor, classes: Tensor) -> Tensor:
-    """Mean cross-entropy in which only ``classes`` compete.
-
-    >>> float(cross_entropy_among(torch.tensor([[1.0, 5.0, 1.0]]), torch.tensor([0]), torch.tensor([0, 2]))) < 0.7
-    True
-    """
-    absent = torch.ones(logits.shape[1], dtype=torch.bool, device=logits.device)
-    absent[classes.to(logits.device)] = False
-    return F.cross_entropy(logits.masked_fill(absent, -torch.inf), labels)

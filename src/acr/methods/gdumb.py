@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from acr.config import MethodOptions
+from acr.config import MethodOptions, RunConfig
 from acr.data.stream import Task
 from acr.errors import InputError
 from acr.memory import Buffer
@@ -72,6 +72,15 @@ class GDumb(MemoryMethod):
         self.final_only = as_released or options.fit == "final"
         if self.final_only and context.tasks is None:
             raise InputError("GDumb can fit after the last task only where the number of tasks is known: --fit every.")
+
+    @classmethod
+    def check_config(cls, config: RunConfig) -> None:
+        """A fit's lowest rate lies below its highest."""
+        options = config.options
+        assert isinstance(options, GDumbOptions)
+        low, high = options.fit_min_learning_rate, options.fit_learning_rate
+        if low > high:
+            raise InputError(f"--fit-min-learning-rate {low:g} lies above --fit-learning-rate {high:g}.")
 
     def observe(self, batch: Batch) -> None:
         """Offer the batch to the memory. The greedy sampler sees a sample once, the reservoir in every epoch."""

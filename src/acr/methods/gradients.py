@@ -14,7 +14,6 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 from torch import Tensor, nn
 
 _BLOCK = 1 << 18  # columns that are in double precision at a time
@@ -115,6 +114,8 @@ def _bounded_minimum(quadratic: NDArray[np.float64], linear: NDArray[np.float64]
     With v = bound + u this is non-negative least squares on a square root of P. The root comes from the
     eigenvalues, lifted to rounding level, because Cholesky's fails where the ridge is lost beside huge gradients.
     """
+    from scipy.optimize import nnls  # slow to import, and needed by few
+
     values, vectors = np.linalg.eigh(quadratic)
     root = np.sqrt(np.maximum(values, len(values) * np.finfo(np.float64).eps * values.max()))
     target = -(linear + bound * quadratic.sum(axis=1))

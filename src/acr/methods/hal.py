@@ -20,8 +20,8 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor
-from torch.func import functional_call
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
 
 from acr.config import MethodOptions
 from acr.data.stream import Task
@@ -95,52 +95,55 @@ class HAL(ReplayMethod):
         self.network.train()
         now = {name: value.detach() for name, value in self.network.named_parameters()}
         after = self.after_replay_step(now)
-        for column in task.columns:
-            self.anchors[column] = self.make_anchor(column, now, after).cpu()
+        self.anchors |= self.make_anchors(task.columns, now, after)
 
     def after_replay_step(self, parameters: Parameters) -> Parameters:
         """θ_M: the parameters after one step on a memory batch, which stands for what the next task will do."""
         leaves = {name: value.clone().requires_grad_() for name, value in parameters.items()}
+        averages = {name: value.clone() for name, value in self.network.named_buffers()}
         images, labels = self.retrieve()
-        loss = F.cross_entropy(self.spare(leaves, images), labels)
-        slopes = torch.autograd.grad(loss, list(leaves.values()))
-        return {
-            name: value - self.rate * slope for (name, value), slope in zip(parameters.items(), slopes, strict=True)
+        loss = F.cross_entropy(functional_call(self.network, {**leaves, **averages}, (images,)), labels)
+        slopes = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
+        return {name: value - self.rate * slopes[name] for name, value in parameters.items()}
+
+    def make_anchors(self, columns: tuple[int, ...], now: Parameters, after: Parameters) -> dict[int, Tensor]:
+        """For each class climb the loss that a memory step brings back, near the task's mean embedding.
+
+        Steps are taken on the normalised image, from uniform noise.
+        """
+        device, generator = self.context.device, self.context.generator
+        noise = [torch.rand(self.context.image_shape, generator=generator("anchor", column)) for column in columns]
+        images, targets = torch.stack(noise).to(device), torch.tensor(columns, device=device)
+        phi = self.mean_embedding.to(device)
+        for _ in range(self.options.anchor_steps):
+            images = images.detach().requires_grad_()
+            embeddings, logits = self.each_alone(now, images)
+            _, logits_after = self.each_alone(after, images)
+            loss = F.cross_entropy(logits, targets, reduction="sum")
+            loss = loss - F.cross_entropy(logits_after, targets, reduction="sum")
+            loss = loss + self.options.embedding_weight * (embeddings - phi).square().sum()
+            (slopes,) = torch.autograd.grad(loss, [images])
+            images = images - self.rate * slopes
+        pixels = (images * self.network.std + self.network.mean).detach().cpu()
+        return dict(zip(columns, pixels, strict=True))
+
+    def each_alone(self, parameters: Parameters, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Embeddings and scores of normalised images in training mode, each as a batch of its own.
+
+        All go through the network together, but with batch norms (and running averages) of their own.
+        """
+        body = _Body(self.network)
+        values = {f"network.{name}": value for name, value in parameters.items()}
+        averages = {
+            f"network.{name}": value.expand(len(images), *value.shape).clone()
+            for name, value in self.network.named_buffers()
         }
 
-    def spare(self, parameters: Parameters, images: Tensor) -> Tensor:
-        """The scores of a network with these parameters, whose batch norms have running averages of their own."""
-        averages = {name: value.clone() for name, value in self.network.named_buffers()}
-        return functional_call(self.network, {**parameters, **averages}, (images,))
+        def alone(averages: Parameters, image: Tensor) -> tuple[Tensor, Tensor]:
+            embedding, logits = functional_call(body, {**values, **averages}, (image[None],))
+            return embedding[0], logits[0]
 
-    def make_anchor(self, column: int, now: Parameters, after: Parameters) -> Tensor:
-        """Climb the loss that a memory step brings back, near the task's mean embedding.
-
-        Steps are taken on the normalised image, from uniform noise, one image at a time in training mode.
-        """
-        mean, std, options = self.network.mean[0], self.network.std[0], self.options
-        noise = torch.rand(self.context.image_shape, generator=self.context.generator("anchor", column))
-        image, target = noise.to(self.context.device), torch.tensor([column], device=self.context.device)
-        phi = self.mean_embedding.to(self.context.device)
-        for _ in range(options.anchor_steps):
-            image = image.detach().requires_grad_()
-            pixels = (image * std + mean)[None]
-            embedding, logits = self.embed(now, pixels)
-            loss = F.cross_entropy(logits, target) - F.cross_entropy(self.spare(after, pixels), target)
-            loss = loss + options.embedding_weight * (embedding - phi).square().sum()
-            (slope,) = torch.autograd.grad(loss, [image])
-            image = image - self.rate * slope
-        return (image * std + mean).detach()
-
-    def embed(self, parameters: Parameters, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Embeddings and scores in one pass of :meth:`spare`."""
-        embeddings: list[Tensor] = []
-        hook = self.network.head.register_forward_pre_hook(lambda module, inputs: embeddings.append(inputs[0]))
-        try:
-            logits = self.spare(parameters, images)
-        finally:
-            hook.remove()
-        return embeddings[0], logits
+        return vmap(alone)(averages, images)
 
     def side_memory_bytes(self) -> int:
         """The anchors."""
@@ -156,3 +159,15 @@ class HAL(ReplayMethod):
         super().load_state_dict(state)
         self.anchors = {int(column): anchor.clone() for column, anchor in state["anchors"]}
         self.mean_embedding = state["mean_embedding"].clone()
+
+
+class _Body(nn.Module):
+    """Normalised image to embedding and scores."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        embedding = self.network.encoder(images)
+        return embedding, self.network.head(embedding)

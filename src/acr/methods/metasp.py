@@ -60,10 +60,13 @@ class MetaSP(MemoryMethod):
         self.frozen = "frozen-replay" in context.protocol
         self.store = _Store(0, context.image_shape)
         """The current task's samples and their influences, from the second task on."""
+        self.largest_store = 0
+        """Bytes of the largest store so far."""
 
     def begin_task(self, task: Task) -> None:
         """An empty store for the task's samples."""
         self.store = _Store(len(task) if task.index else 0, self.context.image_shape)
+        self.largest_store = max(self.largest_store, self.store.images.numel())
 
     def observe(self, batch: Batch) -> Tensor:
         """A plain step, or one weighted by influences in the last epochs of all tasks but the first."""
@@ -137,16 +140,18 @@ class MetaSP(MemoryMethod):
         self.store = _Store(0, self.context.image_shape)
 
     def side_memory_bytes(self) -> int:
-        """The current task's samples, while it goes on."""
-        return self.store.images.numel()
+        """The most that was held of a current task; it is let go at the task's end."""
+        return self.largest_store
 
     def state_dict(self) -> dict[str, Any]:
         """Also the current task's samples and influences."""
-        return {**super().state_dict(), "store": {name: value.clone() for name, value in vars(self.store).items()}}
+        store = {name: value.clone() for name, value in vars(self.store).items()}
+        return {**super().state_dict(), "store": store, "largest_store": self.largest_store}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Back to a saved state."""
         super().load_state_dict(state)
+        self.largest_store = state["largest_store"]
         self.store = _Store(0, self.context.image_shape)
         for name, value in state["store"].items():
             setattr(self.store, name, value.clone())

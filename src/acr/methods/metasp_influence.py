@@ -13,8 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 from torch.func import functional_call, jvp
 
@@ -110,6 +108,9 @@ def kmeans_pick(pixels: Tensor, scores: Tensor, clusters: int, seed: int) -> Ten
     `pixels` is samples x anything. Where there are no more samples than clusters all are picked; equal samples fall
     into one cluster, and then fewer than `clusters` come back.
     """
+    from sklearn.cluster import KMeans  # takes a second, which looking at the list of methods should not
+    from sklearn.exceptions import ConvergenceWarning
+
     samples = len(pixels)
     if samples <= clusters:
         return torch.arange(samples)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,22 @@ def command(run: Run, out: Path | None = None) -> str:
     return shlex.join(["acr", "run", *words, *where])
 
 
+@cache
+def installed(method: str) -> bool:
+    """Whether a method is known here; looking for one that is not takes a while, so it is done once."""
+    from acr.methods.method import method_class
+
+    try:
+        method_class(method)
+    except ValueError:
+        return False
+    return True
+
+
 def flags(run: Run) -> list[str] | None:
     """Flags of a run; None if the method is not installed here or flags cannot say it."""
+    if not installed(str(run.values.get("method", "acr"))):
+        return None
     try:
         wanted = run.config
         values = wanted.flat()

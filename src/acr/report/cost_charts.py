@@ -48,7 +48,9 @@ def read_series(run: Run) -> tuple[list[int], dict[str, list[float | None]]]:
         return [], {}
 
 
-def series_panels(lines: Sequence[tuple[str, str, list[int], dict[str, list[float | None]]]], looks: dict[str, Look]) -> list[Json]:
+def series_panels(
+    lines: Sequence[tuple[str, str, list[int], dict[str, list[float | None]]]], looks: dict[str, Look]
+) -> list[Json]:
     """A panel for each kind of reading that anyone has; ``lines``: label, name, steps, readings."""
     panels = []
     for name, title, unit, digits in SERIES:

@@ -238,7 +238,7 @@ def make_settings(groups: Sequence[Group]) -> list[Setting]:
     places = sorted({group.place for group in groups})
     with_memory = [place for place in places if place[1]]
     alone = [p for p in places if not p[1] and not any((q[0], q[2]) == (p[0], p[2]) for q in with_memory)]
-    settings = []
+    settings: list[Setting] = []
     for dataset, size, protocol in sorted([*with_memory, *alone], key=order):
         members = [g for g in groups if g.place in ((dataset, size, protocol), (dataset, 0, protocol))]
         members.sort(key=lambda group: method_rank(group.method))

@@ -22,8 +22,16 @@ def write_csv(gathered: Gathered, folder: Path) -> None:
     """``runs``, ``overview``, ``matrices`` and ``stages``. Accuracies are fractions, as in the runs."""
     write_rows(folder / "runs.csv", *run_rows(gathered))
     write_rows(folder / "overview.csv", *overview_rows(gathered))
-    write_rows(folder / "matrices.csv", [*PLACE, "seed", "scenario", "after_task", "on_task", "accuracy"], matrix_rows(gathered))
-    write_rows(folder / "stages.csv", [*PLACE, "images", "figure", "place", "mean", "half_interval", "seeds"], stage_rows(gathered))
+    write_rows(
+        folder / "matrices.csv",
+        [*PLACE, "seed", "scenario", "after_task", "on_task", "accuracy"],
+        matrix_rows(gathered),
+    )
+    write_rows(
+        folder / "stages.csv",
+        [*PLACE, "images", "figure", "place", "mean", "half_interval", "seeds"],
+        stage_rows(gathered),
+    )
 
 
 def place_of(group: Group) -> list[Any]:
@@ -120,8 +128,13 @@ def latex_table(gathered: Gathered, name: str, title: str) -> str:
         return ""
     columns = [latex_column(setting, name) for setting in settings]
     heads = " & ".join(latex(setting.name.replace(" · ", ", ")) for setting in settings)
-    lines = [f"% {title} in percent, mean and half the 95 % interval over seeds", rf"\begin{{tabular}}{{l{'r' * len(settings)}}}",
-             r"\toprule", rf"method & {heads} \\", r"\midrule"]  # fmt: skip
+    lines = [
+        f"% {title} in percent, mean and half the 95 % interval over seeds",
+        rf"\begin{{tabular}}{{l{'r' * len(settings)}}}",
+        r"\toprule",
+        rf"method & {heads} \\",
+        r"\midrule",
+    ]
     for label in gathered.labels:
         cells = [column.get(label, "") for column in columns]
         if any(cells):

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from acr import files
-from acr.report.charts import PANELS, corruption_estimate, known
+from acr.report.charts import PANELS, known
 from acr.report.data import Gathered, Group, Setting
+from acr.report.shift_charts import corruption_estimate
 from acr.report.style import Look, looks
 
 FORMATS = ("pdf", "png", "svg")
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.titlesize": 7,
     "axes.titlelocation": "left",
@@ -57,11 +59,13 @@ def write_figures(gathered: Gathered, folder: Path) -> list[Path]:
 
 def save(figure: Any, path: Path) -> list[Path]:
     """A figure in all formats, without a date, so that the same runs give the same file."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # the layout is found; finding it again for each format only takes time
     paths = []
     for kind in FORMATS:
         target = path.with_name(f"{path.name}.{kind}")
         metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
-        files.write_atomically(target, lambda file, k=kind, m=metadata: figure.savefig(file, format=k, dpi=200, metadata=m))  # type: ignore[misc]
+        files.write_atomically(target, partial(figure.savefig, format=kind, dpi=200, metadata=metadata))
         paths.append(target)
     return paths
 
@@ -150,9 +154,12 @@ def ood_figure(setting: Setting, style: dict[str, Look], new: Callable[..., Any]
         errors = [0.0 if math.isnan(v.half) else 100 * v.half for v in values]
         look = style[group.label]
         hatch = {"-": "", "--": "///", ":": "...", "-.": "xxx"}[look.line]
-        axes.bar(x, [100 * v.mean for v in values], width, yerr=errors, color=look.color, hatch=hatch, label=group.label,
+        heights = [100 * v.mean for v in values]
+        axes.bar(x, heights, width, yerr=errors, color=look.color, hatch=hatch, label=group.label,
                  error_kw={"elinewidth": 0.6, "ecolor": "#444"}, edgecolor="white", linewidth=0.3)  # fmt: skip
-    axes.set_xticks(range(len(names)), [name.replace("_", " ") for name in names], rotation=35, ha="right", rotation_mode="anchor")
+    axes.set_xticks(
+        range(len(names)), [name.replace("_", " ") for name in names], rotation=35, ha="right", rotation_mode="anchor"
+    )
     axes.set_ylabel("ACC (%)")
     axes.grid(axis="x", visible=False)
     legend(figure, axes)

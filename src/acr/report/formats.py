@@ -59,7 +59,7 @@ def legend(table: PaperTable) -> list[str]:
     seeds = "" if not counts else f" over {counts[0] if len(counts) == 1 else f'{counts[0]} to {counts[-1]}'} seeds"
     lines = [f"Mean{seeds}; ± is half the 95 % interval by Student's t. Best bold, second underlined."]
     if table.missing:
-        lines.append(f"{table.missing} of {len(table.cells)} cells are missing: their runs are not finished.")
+        lines.append(f"{table.missing} of {len(table.cells)} cells are missing: no finished run has that figure.")
     return [*lines, *table.notes]
 
 

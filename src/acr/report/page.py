@@ -34,7 +34,7 @@ def write_page(runs: Sequence[Run], path: Path) -> Path:
 def render(gathered: Gathered) -> str:
     """The page as text. Names that came from outside are escaped wherever they stand."""
     style = looks(gathered.labels)
-    shown = sections(style)
+    shown = sections(style, gathered)
     environment = Environment(
         loader=PackageLoader("acr.report"), autoescape=select_autoescape(default=True), trim_blocks=True,
         lstrip_blocks=True,

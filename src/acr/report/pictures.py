@@ -23,7 +23,7 @@ TILES = 200
 SIDE = 32
 """Pixels of a tile's longer side at most; larger images are made smaller."""
 SPRITE_BYTES = 1_600_000
-"""Bytes of all sprites of a page together, at most."""
+"""Characters that the memories of a page take together, about at most; corruptions take a quarter as much."""
 SAMPLES = 4
 """Images that show a corruption."""
 
@@ -43,10 +43,11 @@ def sprite(images: Sequence[Bytes], budget: int) -> dict[str, Any]:
     if all(image.shape[0] == 1 for image in images):
         sheet = sheet.convert("L")
     kind, content = "png", encoded(sheet, "PNG", optimize=True)
-    for quality in (85, 65, 45, 25, 10):
-        if len(content) <= budget:
+    for quality, shrink in ((85, 1), (65, 1), (45, 1), (25, 1), (25, 2), (10, 2)):
+        if len(content) * 4 / 3 <= budget:  # as text a picture takes a third more
             break
-        kind, content = "webp", encoded(sheet.convert("RGB"), "WEBP", quality=quality)
+        smaller = sheet.convert("RGB").reduce(shrink)
+        kind, content = "webp", encoded(smaller, "WEBP", quality=quality)
     return {"src": f"data:image/{kind};base64,{base64.b64encode(content).decode()}", "columns": columns,
             "rows": math.ceil(len(tiles) / columns), "width": width, "height": height}  # fmt: skip
 

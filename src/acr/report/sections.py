@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from acr.report import charts, class_charts, cost_charts
+from acr.report import charts, class_charts, cost_charts, shift_charts
 from acr.report.charts import Json, Variant
 from acr.report.data import Gathered, Setting
 from acr.report.style import Look, nice
@@ -30,17 +30,29 @@ class Section:
     """``one`` panel across, ``two`` or ``four`` side by side on a wide screen, ``small`` as many as fit."""
 
 
-def sections(looks: dict[str, Look]) -> list[Section]:
+MATRIX_CELLS = 150_000
+"""Cells of all accuracy matrices of a page, about at most; a sweep over many severities leaves some out."""
+
+
+def sections(looks: dict[str, Look], gathered: Gathered) -> list[Section]:
     """All charts, in the order in which the page shows them."""
+    most = MATRIX_CELLS // max(1, sum(group.tasks**2 for s in gathered.settings for group in s.groups))
 
     def scenario_options(setting: Setting) -> Options:
-        return [(name, nice(name)) for name in setting.scenarios]
+        return [(name, nice(name)) for name in setting.scenarios[: max(2, most)]]
+
+    def draw_matrices(setting: Setting, scenario: str) -> Variant:
+        variant = charts.matrices(setting, scenario)
+        left_out = len(setting.scenarios) - max(2, most)
+        if left_out > 0:
+            variant.note = f"{left_out} more scenarios are left out for size; acr report --csv DIR writes them all."
+        return variant
 
     def two_scenarios(setting: Setting) -> Options:
         return [(name, nice(name)) for name in setting.scenarios if name in ("clean", "ood")]
 
     def severity_options(setting: Setting) -> Options:
-        found = charts.severities(setting)
+        found = shift_charts.severities(setting)
         every = [("all", "mean over severities")] if len(found) != 1 else []
         return [*every, *((severity, f"severity {severity}") for severity in found)]
 
@@ -70,21 +82,21 @@ def sections(looks: dict[str, Look]) -> list[Section]:
         Section("scatter", "Clean against shifted",
                 "Right is better on clean images, up is better on corrupted ones. On the dotted line nothing is lost "
                 "under shift; the further below it, the more. Bars are 95 % intervals over seeds.",
-                None, lambda s, _: charts.scatter(s, looks)),
+                None, lambda s, _: shift_charts.scatter(s, looks)),
         Section("stages", "Task by task",
-                "(a) accuracy on each task after the last, (b) mean accuracy over the tasks seen after each stage: higher "
-                "is better. (c) change of each task since it was learned, (d) the mean of that after each stage: below "
-                "zero is forgotten. (e) to (h) show the same on shifted images. Points are means over seeds; the "
+                "(a) accuracy on each task after the last, (b) mean accuracy over the tasks seen after each stage: "
+                "higher is better. (c) change of each task since it was learned, (d) its mean after each stage: "
+                "below zero is forgotten. (e) to (h) show the same on shifted images. Points are means over seeds; the "
                 "table has the intervals.",
                 None, lambda s, _: charts.stages(s, looks), layout="four"),
         Section("matrices", "Accuracy matrices",
                 "Row: after learning this task. Column: accuracy (%) on the test images of this task. Read down a "
                 "column to see a task being forgotten; the darker, the more is right.",
-                scenario_options, charts.matrices, "images", "small"),
+                scenario_options, draw_matrices, "images", "small"),
         Section("corruptions", "Each corruption",
                 "Mean accuracy over all tasks at the end (ACC) when the test images are corrupted in one way; longer "
                 "is better, thin bars are 95 % intervals over seeds. The pictures show what each corruption does.",
-                severity_options, lambda s, c: charts.corruption_bars(s, looks, c), "severity"),
+                severity_options, lambda s, c: shift_charts.corruption_bars(s, looks, c), "severity"),
         Section("classes", "What is forgotten, class by class",
                 "Each column is a class, in the order in which classes arrive. Change since learned: red is lost, "
                 "blue is gained, in percentage points. Stage by stage: the accuracy of one method's classes after "
@@ -130,7 +142,10 @@ def chart_json(section: Section, settings: Iterable[Setting]) -> Json:
 
 def in_short(gathered: Gathered) -> dict[str, list[dict[str, str]]]:
     """For each setting the answers in a few words: best clean, best shifted, least forgotten, fastest."""
-    return {setting.key: [card for card in map(lambda q: answer(setting, *q), QUESTIONS) if card] for setting in gathered.settings}
+    return {
+        setting.key: [card for question in QUESTIONS if (card := answer(setting, *question))]
+        for setting in gathered.settings
+    }
 
 
 QUESTIONS = (

@@ -10,6 +10,7 @@ import hashlib
 import logging
 import math
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -61,9 +62,8 @@ def check_loggers(config: RunConfig) -> None:
     wanted = {"tensorboard": config.tensorboard, "wandb": config.wandb != "off"}
     for package, asked in wanted.items():
         if asked and find_spec(package) is None:
-            raise InputError(
-                f"--{package} needs a package that is not installed: pip install 'adaptive-contrastive-replay[{package}]'"
-            )
+            extra = f"adaptive-contrastive-replay[{package}]"
+            raise InputError(f"--{package} needs a package that is not installed: pip install '{extra}'")
 
 
 def open_loggers(config: RunConfig, folder: Path) -> list[Logger]:
@@ -76,7 +76,8 @@ def open_loggers(config: RunConfig, folder: Path) -> list[Logger]:
         try:
             loggers.append(Guarded(WeightsAndBiases(config, folder), "Weights & Biases"))
         except Exception as error:  # not logged in, no network: all its own kinds of error
-            raise InputError(f"--wandb {config.wandb} did not start: {error} (--wandb offline needs no account)") from None
+            hint = "--wandb offline needs no account"
+            raise InputError(f"--wandb {config.wandb} did not start: {error} ({hint})") from None
     return loggers
 
 
@@ -109,9 +110,7 @@ class TensorBoard:
     """Writes event files into the run's folder; needs the package tensorboard, not TensorFlow."""
 
     def __init__(self, folder: Path) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        self.writer: Any = SummaryWriter(str(folder / TENSORBOARD_FOLDER))  # type: ignore[no-untyped-call]
+        self.writer: Any = import_module("torch.utils.tensorboard").SummaryWriter(str(folder / TENSORBOARD_FOLDER))
         self.step = 0
 
     def log(self, event: dict[str, Any]) -> None:
@@ -129,8 +128,7 @@ class WeightsAndBiases:
     """Logs to a project ``acr``; a run folder keeps one id there, so that a run that is resumed goes on."""
 
     def __init__(self, config: RunConfig, folder: Path) -> None:
-        import wandb
-
+        wandb: Any = import_module("wandb")
         settings = wandb.Settings(silent=True, console="off", x_disable_stats=True, disable_git=True)
         self.run: Any = wandb.init(
             project="acr",

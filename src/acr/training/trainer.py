@@ -185,7 +185,8 @@ class Trainer:
         over = self.context.protocol.headline
         accuracies = {name: accuracies_of(counts, over) for name, counts in counted.items()}
         stored = {"memory": len(memory.get("labels", ())), "parts": per_part}
-        self.folder.event("stage", stage=stage, accuracy=accuracy, accuracies=accuracies, taken=self.steps_done(), **stored)
+        known = {"accuracy": accuracy, "accuracies": accuracies, **stored}
+        self.folder.event("stage", stage=stage, taken=self.steps_done(), **known)
         self.progress.say(f"after task {stage + 1}/{len(self.stream)}: accuracy {100 * accuracy:.1f} % on all seen")
 
     def evaluate_now(self, task: Task, epoch: int) -> None:

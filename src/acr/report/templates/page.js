@@ -81,6 +81,12 @@
   const near = new IntersectionObserver((entries) => {
     for (const entry of entries) if (entry.isIntersecting && !entry.target.acr.drawn) drawPlot(entry.target);
   }, { rootMargin: "600px" });
+  let waiting = null; // what is out of sight is drawn a little later, two at a time, so that the page answers at once
+  const drawRest = () => {
+    const left = $$(".plot").filter((node) => node.acr && !node.acr.drawn);
+    left.slice(0, 2).forEach(drawPlot);
+    waiting = left.length > 2 ? setTimeout(drawRest, 60) : null;
+  };
   const repaint = () => {
     for (const node of $$(".plot")) if (node.acr && node.acr.drawn) drawPlot(node);
     for (const node of $$("table.heat td")) paintCell(node);
@@ -135,6 +141,7 @@
       panels.append(box);
     }
     if (!shown.length) panels.append(el("p", { class: "empty" }, variant.empty || "All methods of this chart are switched off above."));
+    if (waiting === null) waiting = setTimeout(drawRest, 300);
     const note = $(".note", section);
     note.textContent = variant.note || "";
     note.hidden = !variant.note;
@@ -264,9 +271,6 @@
     drawAll();
     drawMemory();
   } else $("#memory-pick").closest("label").hidden = true;
-  const drawRest = () => $$(".plot").filter((node) => node.acr && !node.acr.drawn).slice(0, 2).forEach(drawPlot);
-  const idle = () => { drawRest(); if ($$(".plot").some((node) => node.acr && !node.acr.drawn)) setTimeout(idle, 60); };
-  setTimeout(idle, 400);
 
   // --- printing and copying ---------------------------------------------------------------------------------------
   let before = null;

@@ -1,0 +1,140 @@
+"""The report page in a browser: it loads from disk without a request, draws, sorts, filters and fits every screen."""
+
+import pytest
+from fabricated import make_run
+
+from acr.experiments.records import find_runs
+from acr.report.page import write_page
+
+SECTIONS = ("overview", "scatter", "stages", "matrices", "corruptions", "classes", "confusion", "memory", "balance",
+            "confidence", "cost", "configs", "commands", "runs")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def page_file(sweep, tmp_path_factory):
+    return write_page(find_runs(sweep), tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture
+def visit(browser):
+    """Open a page; fail afterwards if it complained or asked for anything but itself."""
+    opened = []
+
+    def go(path, width=1280, scheme="light"):
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page = context.new_page()
+        page.complaints, page.requests = [], []
+        page.on("console", lambda m: page.complaints.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda e: page.complaints.append(str(e)))
+        page.on("dialog", lambda d: (page.complaints.append(f"dialog {d.message}"), d.dismiss()))
+        page.on("request", lambda r: page.requests.append(r.url) if not r.url.startswith(("data:", "blob:")) else None)
+        page.goto(path.as_uri())
+        page.wait_for_selector(".plot[data-drawn], #overview .empty", state="attached")
+        page.wait_for_selector(".plot:not([data-drawn])", state="detached")
+        opened.append((context, page, path))
+        return page
+
+    yield go
+    for context, page, path in opened:
+        assert page.complaints == []
+        assert page.requests == [path.as_uri()]
+        context.close()
+
+
+def texts(page, selector):
+    return page.locator(selector).all_inner_texts()
+
+
+def test_every_section_is_there_and_every_chart_is_drawn(visit, page_file):
+    page = visit(page_file)
+    for section in SECTIONS:
+        assert page.locator(f"section#{section} h2").count() == 1, section
+    for chart in ("scatter", "stages", "corruptions", "classes", "balance", "confidence", "cost"):
+        assert page.locator(f"#{chart} .plot .main-svg").count() > 0, chart
+    assert page.locator("#stages .plot").count() == 8
+    assert page.locator("#matrices table.heat").count() == 3
+    assert page.locator("#corruptions #samples figure").count() == 12
+    assert page.locator("#memory .cut").count() == 50
+    assert page.locator("section .empty").count() == 0
+    assert "acr run --method acr" in page.locator("#commands pre").inner_text()
+    assert "damaged" in page.locator("#runs").inner_text()
+
+
+def test_the_overview_sorts_and_filters(visit, page_file):
+    page = visit(page_file)
+    head = page.locator("#overview-table th", has_text="ACC %").first
+    values = "#overview-table tbody tr:not([hidden]) td:nth-child(6)"
+    numbers = lambda: [float(text.split()[0]) for text in texts(page, values)]  # noqa: E731
+    head.get_by_role("button").click()
+    assert numbers() == sorted(numbers(), reverse=True)
+    assert head.get_attribute("aria-sort") == "descending"
+    head.get_by_role("button").press("Enter")
+    assert numbers() == sorted(numbers())
+    page.select_option("[data-filter=buffer]", "100")
+    assert texts(page, "#overview-table tbody tr:not([hidden]) th") == ["er", "acr"]
+    assert page.locator("#overview-count").inner_text() == "2 of 5 rows"
+    page.select_option("[data-filter=buffer]", "")
+    page.fill("[data-filter=method]", "FINE")
+    assert texts(page, "#overview-table tbody tr:not([hidden]) th") == ["finetune"]
+
+
+def test_charts_answer_to_the_pickers(visit, page_file):
+    page = visit(page_file)
+    before = page.locator("#matrices table.heat").first.inner_text()
+    page.select_option("#matrices [data-picker]", "fog/1")
+    assert page.locator("#matrices table.heat").first.inner_text() != before
+    page.select_option("#classes [data-picker]", "m0")
+    page.wait_for_selector("#classes .plot[data-drawn]")
+    assert "after 5" in page.locator("#classes .plot").inner_text()
+    page.locator("#chips button", has_text="finetune").click()
+    assert page.locator("#matrices table.heat").count() == 2
+    assert "finetune" not in page.locator("#scatter .plot").inner_text()
+    page.locator("#chips button", has_text="finetune").click()
+    assert "finetune" in page.locator("#scatter .plot").inner_text()
+    page.select_option("#setting", label="split-digits · buffer 100 · sound")
+    page.wait_for_selector(".plot:not([data-drawn])", state="detached")
+    assert "100" in page.locator("#short").inner_text() or page.locator(".card").count() == 4
+    page.select_option("#memory-pick", "er")
+    assert "records no confidence" in page.locator("#memory-note").inner_text()
+
+
+def test_numbers_stand_behind_the_charts(visit, page_file):
+    page = visit(page_file)
+    for chart in ("scatter", "stages", "corruptions", "classes", "balance", "confidence", "cost"):
+        behind = page.locator(f"#{chart} details.behind")
+        behind.locator("summary").click()
+        assert behind.locator("tbody tr").count() > 0, chart
+        assert behind.locator("th[scope=col]").count() > 1, chart
+
+
+@pytest.mark.parametrize("width", [360, 768, 1440])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_the_screen(visit, page_file, width, scheme):
+    page = visit(page_file, width, scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("document.documentElement.dataset.theme") == scheme
+    edges = page.evaluate("[...document.querySelectorAll('.plot')].map(p => p.getBoundingClientRect().right)")
+    assert max(edges) <= width + 1
+    page.locator("#theme").click()
+    assert page.evaluate("document.documentElement.dataset.theme") != scheme
+
+
+def test_it_prints(visit, page_file):
+    page = visit(page_file)
+    assert page.pdf().startswith(b"%PDF")
+
+
+def test_names_from_outside_do_nothing(visit, tmp_path):
+    names = ["<script>alert(1)</script>", "<img src=x onerror=alert(2)>", "a\u2028b", *map(str, range(7))]
+    make_run(tmp_path, "acr", 0, class_names=names, name="""it's "quoted" & <b>fat 🦊""", corruptions=("fog",))
+    page = visit(write_page(find_runs(tmp_path), tmp_path / "page's 🦊.html"))
+    assert "class <script>alert(1)</script>" in page.locator("#memory-tiles").inner_text()
+    assert "<script>alert" in page.locator("#classes .plot").inner_text()
+    assert "<b>fat 🦊" in page.locator("#memory-note").inner_text()
+
+
+def test_without_a_finished_run_it_says_so(visit, tmp_path):
+    make_run(tmp_path, "acr", 0, finished=False)
+    page = visit(write_page(find_runs(tmp_path), tmp_path / "page.html"))
+    assert "No finished run" in page.locator("#overview .empty").inner_text()
+    assert page.locator("#toolbar").is_hidden()
