@@ -145,8 +145,10 @@ def test_any_damage_to_a_checkpoint_falls_back_or_is_refused(tmp_path_factory, n
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         step, state = checkpoints.load()
-    assert step == (2 if path.exists() and path.read_bytes() == content else 1)
+    unharmed = path.exists() and path.read_bytes() == content
+    assert step in ((2,) if unharmed else (1, 2) if name == "manifest.json" else (1,))  # a space in JSON says nothing
     assert state["step"] == step
+    assert torch.equal(state["weights"], torch.ones(3))
 
 
 @pytest.mark.parametrize(

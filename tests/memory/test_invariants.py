@@ -105,8 +105,9 @@ def test_interruptions_change_nothing(policy, stream, capacity, batch, data):
             return learner
         state = clone_state(learner.state_dict())
         other = Learner(policy, capacity)
-        other.policy.observe(other.buffer, torch.full((3, 1, 1, 3), 9, dtype=torch.uint8), torch.arange(3), 7,
-                             torch.Generator().manual_seed(9), **{n: torch.ones(3) for n in other.policy.columns})  # fmt: skip
+        strangers = torch.full((1, 1, 1, 3), 9, dtype=torch.uint8)
+        columns = {name: torch.ones(1) for name in other.policy.columns}
+        other.buffer.append(strangers, torch.tensor([9]), 7, **columns)
         other.load_state_dict(state)
         return other
 

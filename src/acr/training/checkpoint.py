@@ -128,6 +128,8 @@ def verify(path: Path, run: str) -> dict[str, bytes]:
         manifest = json.loads((path / MANIFEST).read_bytes())
         schema, owner, checksums = manifest["schema"], manifest["run"], manifest["checksums"]
         wanted = {name: checksums[name] for name in PARTS}
+        if int(manifest["step"]) != int(path.name.rpartition("-")[2]):
+            raise ValueError("the checkpoint of another step")
     except OSError as error:
         raise CheckpointError(f"Checkpoint {path} has no readable {MANIFEST} ({error.strerror}).") from None
     except (ValueError, LookupError, TypeError, RecursionError):
