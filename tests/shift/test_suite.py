@@ -1,10 +1,12 @@
-import multiprocessing
+import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from acr.data.images import ImageSet
-from acr.errors import InputError
+from acr.errors import AcrError, InputError
 from acr.shift import PAPER_CORRUPTIONS, corrupt
 from acr.shift import suite as suite_module
 from acr.shift.suite import ShiftSpec, build_suite
@@ -61,12 +63,31 @@ def test_a_damaged_copy_is_noticed_and_built_again(tmp_path, test_set):
 def test_workers_give_the_same_bytes(tmp_path, test_set, monkeypatch):
     alone = build_suite(test_set, "toy", SPEC, tmp_path / "a", quiet=True)
     monkeypatch.setattr(suite_module, "FEW", 0)
-    monkeypatch.setattr(suite_module, "PART", 4)
     monkeypatch.setattr(suite_module, "usable_cores", lambda: 2)
     together = build_suite(test_set, "toy", SPEC, tmp_path / "b", quiet=True)
     for name in alone:
         np.testing.assert_array_equal(alone[name], together[name])
-    assert not multiprocessing.active_children()
+
+
+def test_a_script_without_a_guard_can_build(tmp_path):
+    """The children do not run the user's script again."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\nfrom pathlib import Path\nfrom acr.shift import suite\nfrom acr.testing import toy_data\n"
+        "suite.FEW, suite.usable_cores = 0, lambda: 2\n"
+        "spec = suite.ShiftSpec.make(('fog',), (1,), 'cifar-c')\n"
+        "print(len(suite.build_suite(toy_data().test, 'toy', spec, Path(sys.argv[1]), quiet=True)['fog/1']))\n"
+    )
+    done = subprocess.run([sys.executable, script, tmp_path / "cache"], capture_output=True, text=True, timeout=200)
+    assert done.stdout == "24\n", done.stderr
+
+
+def test_a_child_that_dies_is_told_of(tmp_path, test_set, monkeypatch):
+    monkeypatch.setattr(suite_module, "FEW", 0)
+    monkeypatch.setattr(suite_module, "usable_cores", lambda: 2)
+    monkeypatch.setattr(suite_module.sys, "executable", shutil.which("false"))
+    with pytest.raises(AcrError, match="ended with code 1"):
+        build_suite(test_set, "toy", SPEC, tmp_path, quiet=True)
 
 
 def test_sizes_are_told_before_building(tmp_path, test_set, capsys):

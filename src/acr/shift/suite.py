@@ -7,13 +7,18 @@ they have in common. An entry's key holds everything its bytes depend on, the te
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
+import json
+import queue
+import signal
+import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +27,7 @@ from acr.data.decoding import usable_cores
 from acr.data.images import Images, ImageSet
 from acr.data.location import cache_folder
 from acr.data.progress import progress
-from acr.errors import InputError
+from acr.errors import AcrError, InputError
 from acr.shift.corruptions import corrupt
 from acr.shift.severities import PAPER_CORRUPTIONS, constants_for
 
@@ -80,7 +85,7 @@ def build_suite(
         told = True
 
     many = len(spec) * len(test) >= FEW and usable_cores() > 1
-    with progress("corrupting", len(spec) * len(test), quiet=quiet) as advance, _Workers(many) as workers:
+    with progress("corrupting", len(spec) * len(test), quiet=quiet) as advance, _Workers(test.images, many) as workers:
         for corruption, severity in spec:
             key = {
                 "test": digest,
@@ -95,10 +100,8 @@ def build_suite(
 
             def build(writer: Writer, corruption: str = corruption, severity: int = severity) -> None:
                 tell()
-                out = writer.create("images", test.images.shape, np.uint8)
-                for start, part in workers.corrupt(test.images, corruption, severity, spec.constants):
-                    out[start : start + len(part)] = part
-                    advance(len(part))
+                writer.create("images", test.images.shape, np.uint8)
+                workers.corrupt(writer.path("images"), (corruption, severity, spec.constants), advance)
 
             title = f"{name}-{corruption}-{severity}-{spec.constants}"
             entries[f"{corruption}/{severity}"] = open_or_build(folder, key, build, name=title)
@@ -106,45 +109,94 @@ def build_suite(
 
 
 class _Workers:
-    """Corrupts a set part by part, in this process or in several. The bytes are the same."""
+    """Corrupts a set part by part into an array file, here or in child interpreters. The bytes are the same.
 
-    def __init__(self, many: bool) -> None:
-        self.many = many
-        self.pool: ProcessPoolExecutor | None = None
+    The children are plain interpreters told what to do line by line: unlike those of ``multiprocessing`` they do not
+    run the user's script again, so that a script needs no guard around its main part.
+    """
+
+    def __init__(self, images: Images, many: bool) -> None:
+        self.images = images
+        self.count = usable_cores() if many else 0
+        self.children: list[subprocess.Popen[str]] = []
+        self.idle: queue.Queue[subprocess.Popen[str]] = queue.Queue()
+        self.folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> _Workers:
         return self
 
     def __exit__(self, *problem: object) -> None:
-        if self.pool:
-            self.pool.shutdown(cancel_futures=True)
+        for child in self.children:
+            child.kill()
+            child.communicate()
+        if self.folder is not None:
+            self.folder.cleanup()
 
-    def corrupt(self, images: Images, corruption: str, severity: int, constants: str) -> Iterator[tuple[int, Images]]:
-        """Starts of parts with their corrupted images."""
-        starts = range(0, len(images), PART)
-        if not self.many:
+    def corrupt(self, out: Path, how: tuple[str, int, str], advance: Callable[[int], None]) -> None:
+        """Fill the array file ``out`` with the images corrupted by ``how``: corruption, severity, constants."""
+        starts = range(0, len(self.images), PART)
+        if not self.count:
             for start in starts:
-                yield start, _corrupt_part(images[start : start + PART], corruption, severity, constants, start)
+                advance(_corrupt_part(self.images, out, start, how))
             return
-        if self.pool is None:  # only when something is really built
-            self.pool = ProcessPoolExecutor(usable_cores(), mp_context=multiprocessing.get_context("spawn"))
-        futures = [
-            self.pool.submit(
-                _corrupt_part, np.array(images[start : start + PART]), corruption, severity, constants, start
-            )
-            for start in starts
-        ]
-        for start, future in zip(starts, futures, strict=True):
-            yield start, future.result()
+        source = self.start()
+        jobs = [json.dumps([source, str(out), start, how]) for start in starts]
+        with ThreadPoolExecutor(self.count) as threads:
+            for done in threads.map(self.ask, jobs):
+                advance(done)
+
+    def start(self) -> str:
+        """Start the children when there is something to do, and put the images where they can read them."""
+        if self.folder is None:
+            self.folder = tempfile.TemporaryDirectory(prefix="acr-shift-")
+            np.save(Path(self.folder.name) / "images.npy", self.images)
+            words = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from acr.shift.suite import work; work()"
+            command = [sys.executable, "-c", words, json.dumps(sys.path)]
+            for _ in range(self.count):
+                child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                self.children.append(child)
+                self.idle.put(child)
+        return str(Path(self.folder.name) / "images.npy")
+
+    def ask(self, job: str) -> int:
+        """Give a job to an idle child and wait for its answer: how many images it did."""
+        child = self.idle.get()
+        assert child.stdin is not None
+        assert child.stdout is not None
+        try:
+            child.stdin.write(job + "\n")
+            child.stdin.flush()
+            answer = child.stdout.readline()
+        except OSError:
+            answer = ""
+        self.idle.put(child)
+        if not answer:
+            raise AcrError(f"A process that corrupts images ended with code {child.wait()}: out of memory, perhaps.")
+        return int(answer)
 
 
-def _corrupt_part(part: Images, corruption: str, severity: int, constants: str, start: int) -> Images:
+def work() -> None:
+    """What a child does: a job a line, answered by the number of images done."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it ends us
+    for line in sys.stdin:
+        source, out, start, how = json.loads(line)
+        images: Images = np.load(source, mmap_mode="r", allow_pickle=False)
+        print(_corrupt_part(images, Path(out), start, how), flush=True)
+
+
+def _corrupt_part(images: Images, out: Path, start: int, how: Sequence[Any]) -> int:
+    """Corrupt the images from ``start`` on into an array file; how many that were."""
     import torch
 
+    part = np.ascontiguousarray(images[start : start + PART])
+    target = np.load(out, mmap_mode="r+", allow_pickle=False)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
+        corruption, severity, constants = how
         indices = np.arange(start, start + len(part))
-        return corrupt(np.ascontiguousarray(part), corruption, severity, constants, SEED, indices)
+        target[start : start + len(part)] = corrupt(part, corruption, severity, constants, SEED, indices)
+        target.flush()
     finally:
         torch.set_num_threads(threads)
+    return len(part)
