@@ -4,9 +4,9 @@
 
 A run of ten tasks of ten classes stands in the middle of its sixth task, with a full memory of what came before (random
 32x32 colour images: the arithmetic does not depend on what they show). Steps of ER and of the method alternate; each
-side's best of several counts, in processor time, which other work on the machine disturbs least. Methods that do different things in different epochs are measured in each: the column
-``mean`` weighs them as a task of 50 epochs does, work at the end of a task included (of long work, such as GDumb's fit,
-a part is measured and the rest reckoned).
+side's best of several counts, in processor time, which other work on the machine disturbs least. Methods that do
+different things in different epochs are measured in each: the column ``mean`` weighs them as a task of 50 epochs does,
+work at the end of a task included (of long work, such as GDumb's fit, a part is measured and the rest reckoned).
 """
 
 from __future__ import annotations
