@@ -101,7 +101,6 @@ def class_heat(
         "z": cells,
         "x": list(range(len(columns))),
         "y": list(range(len(rows))),
-        "customdata": [[plain(f"{row} · class {column}") for column in columns] for row in rows],
         "colorscale": scale,
         "zmin": ends[0],
         "zmax": ends[1],
@@ -117,7 +116,9 @@ def class_heat(
     ticks = {"tickvals": places, "ticktext": [plain(shorten(columns[i])) for i in places], "showgrid": False}
     left = {"tickvals": list(range(len(rows))), "ticktext": [plain(shorten(r, 24)) for r in rows], "showgrid": False}
     height = 110 + 30 * len(rows)
-    return plot("", [trace], axis(x, **ticks), axis(y, autorange="reversed", **left), height)
+    panel = plot("", [trace], axis(x, **ticks), axis(y, autorange="reversed", **left), height)
+    # Names of the cells, for the page's script to put together: as text in every cell they would be most of the page.
+    return {**panel, "names": [list(map(plain, rows)), list(map(plain, columns))]}
 
 
 def shorten(text: str, most: int = 14) -> str:

@@ -120,7 +120,10 @@ LOW_IS_GOOD = {"cv_classes", "cv_tasks", "seconds"}
 
 
 def leaders(gathered: Gathered, name: str) -> dict[int, int]:
-    """Which rows come first and second in a figure, in a setting with at least two methods."""
+    """Which rows come first and second in a figure, in a setting with at least two methods.
+
+    A row that stands in several settings, as that of a method without memory does, has no one rank and gets none.
+    """
     found: dict[int, int] = {}
     for setting in gathered.settings:
         values = [(group.figure(name).mean, gathered.groups.index(group)) for group in setting.groups]
@@ -129,7 +132,9 @@ def leaders(gathered: Gathered, name: str) -> dict[int, int]:
         if len(distinct) < 2:
             continue
         for value, place in values:
-            if round(value, 6) in distinct and gathered.groups[place].place[1] == setting.buffer_size:
+            group = gathered.groups[place]
+            only_here = sum(group in other.groups for other in gathered.settings) == 1
+            if round(value, 6) in distinct and only_here:
                 found[place] = distinct.index(round(value, 6)) + 1
     return found
 

@@ -75,6 +75,7 @@
     node.acr.drawn = true;
     node.dataset.drawn = "yes";
     const traces = structuredClone(shown), layout = themed(structuredClone(panel.layout));
+    if (panel.names) traces[0].customdata = panel.names[0].map((row) => panel.names[1].map((column) => `${row} · class ${column}`));
     if (node.clientWidth < 520) for (const trace of traces) if (trace.type === "heatmap") trace.showscale = false;
     return Plotly.react(node, traces, layout, { displayModeBar: false, responsive: true });
   };
