@@ -88,7 +88,9 @@ class Checkpoints:
         try:
             for name, data in content.items():
                 files.write_bytes(part / name, data)
-            verify(part, self.run)
+            for name, data in content.items():
+                if (part / name).read_bytes() != data:
+                    raise CheckpointError(f"{part / name} does not read back as it was written: check the disk.")
             files.replace_folder(part, target)
         finally:
             files.remove_tree(part)
