@@ -62,7 +62,7 @@ class GDumb(MemoryMethod):
     name = "gdumb"
     summary = "GDumb: a balanced memory, and a network fitted to it from scratch"
     Options: ClassVar[type[MethodOptions]] = GDumbOptions
-    exemptions: ClassVar[dict[str, str]] = {"loss": "it learns at the end of a task only; its steps have no loss"}
+    exemptions: ClassVar[dict[str, str]] = {"learns": "it learns at the end of a task only; its steps have no loss"}
     options: GDumbOptions
 
     def __init__(self, network: Network, options: GDumbOptions, context: Context) -> None:

@@ -20,9 +20,9 @@ LABEL_AND_TASK_BYTES = 16
 
 
 def declared_columns(method: Method) -> dict[str, tuple[int, ...]]:
-    """The columns a method and its policy say they store with each sample."""
-    columns = dict(getattr(method, "columns", {}))
-    return {**columns, **getattr(getattr(method, "policy", None), "columns", {})}
+    """The columns a method says it stores with each sample, its policy's among them."""
+    declared = getattr(method, "buffer_columns", None)
+    return dict(declared()) if declared else dict(getattr(method, "columns", {}))
 
 
 def budget_bytes(run: Rehearsal) -> int:
@@ -58,7 +58,7 @@ def check_memory(run: Rehearsal) -> None:
         assert not strangers, f"the memory holds labels {strangers}; seen so far are {sorted(seen)}"
         assert all(0 <= t <= context.task for t in tasks), "the memory holds samples of tasks that have not begun"
         undeclared = sorted(set(memory) - OWN_COLUMNS - set(declared_columns(method)))
-        assert not undeclared, f"the memory holds the columns {undeclared}, which the class does not declare"
+        assert not undeclared, f"the memory holds the columns {undeclared}, which are not declared"
     used, budget, side = memory_bytes(run)
     assert used <= budget, f"the memory takes {used} bytes; its budget is {budget}"
     held = sum(value.nbytes for value in image_like(method, context.image_shape))
