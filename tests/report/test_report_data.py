@@ -134,7 +134,7 @@ def test_the_command_makes_the_same_run(tmp_path, values, monkeypatch):
     config = make_config(values)
     folder = tmp_path / "run"
     folder.mkdir()
-    (folder / "config.yaml").write_text(yaml.safe_dump(config.flat()))
+    (folder / "config.yaml").write_text(yaml.safe_dump({"schema": 1, **config.flat()}))
     words = shlex.split(again.command(Run(folder)))
     seen = {}
     monkeypatch.setattr("acr.commands.run.run_config", lambda c, **_: (seen.update(config=c), Run(folder))[1])

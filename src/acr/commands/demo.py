@@ -22,10 +22,11 @@ def demo(
     seed: Annotated[int, Parameter(help="Seed of the three runs.")] = 0,
 ) -> None:
     """See it work: fine-tuning, ER and ACR on handwritten digits, clean and under shift, with a report page."""
-    print("Ten handwritten digits arrive two at a time. Three ways to learn them, one after the other:", flush=True)
+    print("Ten handwritten digits arrive two at a time. Three ways to learn them:", flush=True)
     configs = [make_config({"method": m, "seed": seed, "out": out / "runs", "quiet": True}) for m in METHODS]
     jobs = max(1, min(len(configs), os.cpu_count() or 1))
-    runs = run_local(configs, jobs, lambda run: print(f"  done: {run.summary()['method']}", flush=True))
+    longest_first = configs[::-1]
+    runs = run_local(longest_first, jobs, lambda run: print(f"  done: {run.summary()['method']}", flush=True))[::-1]
     print()
     print_summary(runs)
     print()
