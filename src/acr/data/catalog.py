@@ -46,7 +46,7 @@ class Download:
 
 @dataclass(frozen=True)
 class DataSpec:
-    """One entry of the catalog. The training defaults are chosen by measurement; ``docs/data.md`` says how."""
+    """One entry of the catalog. The training defaults are chosen by measurement; ``docs/results.md`` says how."""
 
     name: str
     title: str
