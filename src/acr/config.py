@@ -227,9 +227,7 @@ def make_config(values: Mapping[str, Any], *, file: Mapping[str, Any] | None = N
         layered["buffer_size"] = 0  # so that one run serves every buffer size of a comparison
     options = _validate(method.Options, {n: v for n, v in layered.items() if n in option_names})
     fields = {n: v for n, v in layered.items() if n in RunConfig.model_fields}
-    config = _validate(RunConfig, {**fields, "options": options})
-    method.check_config(config)
-    return config
+    return method.complete_config(_validate(RunConfig, {**fields, "options": options}))
 
 
 def int_or(value: Any, default: int) -> int:

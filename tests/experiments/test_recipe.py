@@ -67,7 +67,7 @@ def test_fixed_values_overrides_ranges_and_hyphens(tmp_path):
     assert {c.out for c in configs} == {tmp_path}
     changed = [(c.method, c.seed) for c in configs if c.learning_rate == 0.05]
     assert changed == [("acr", 1), ("acr", 2)]
-    assert [c.options.confidence_epochs for c in configs if c.method == "acr"] == [None, 3, 3]
+    assert [c.options.confidence_epochs for c in configs if c.method == "acr"] == [5, 3, 3]
 
 
 def test_scales_and_extends_replace_key_by_key(tmp_path):
@@ -144,7 +144,7 @@ def test_the_nine_share_their_runs(paper_methods, scale):
     assert ids["balance"] == ids["stages"] < ids["acc"]
     assert ids["time"] == ids["resources"]
     assert {c.identity() for c in runs["policies"] if c.options.policy == "challenging"} < ids["acc"]
-    five = [c for c in runs["sensitivity"] if c.options.policy == "challenging" and not c.options.confidence_epochs]
+    five = [c for c in runs["sensitivity"] if c.options.policy == "challenging" and c.options.confidence_epochs == 5]
     assert {c.identity() for c in five} < ids["acc"]
     assert {c.identity() for c in runs["policies"] if c.options.policy == "reservoir"} < ids["sensitivity"]
 

@@ -74,13 +74,14 @@ class GDumb(MemoryMethod):
             raise InputError("GDumb can fit after the last task only where the number of tasks is known: --fit every.")
 
     @classmethod
-    def check_config(cls, config: RunConfig) -> None:
+    def complete_config(cls, config: RunConfig) -> RunConfig:
         """A fit's lowest rate lies below its highest."""
         options = config.options
         assert isinstance(options, GDumbOptions)
         low, high = options.fit_min_learning_rate, options.fit_learning_rate
         if low > high:
             raise InputError(f"--fit-min-learning-rate {low:g} lies above --fit-learning-rate {high:g}.")
+        return config
 
     def observe(self, batch: Batch) -> None:
         """Offer the batch to the memory. The greedy sampler sees a sample once, the reservoir in every epoch."""

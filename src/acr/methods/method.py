@@ -120,8 +120,12 @@ class Method:
         """Confidence of the current task's samples, where the method records it."""
 
     @classmethod
-    def check_config(cls, config: RunConfig) -> None:
-        """Refuse a config that this method cannot run, before anything is read or written."""
+    def complete_config(cls, config: RunConfig) -> RunConfig:
+        """The config with what follows from its other fields filled in, before anything is read or written.
+
+        A config that this method cannot run is refused.
+        """
+        return config
 
     def make_optimizer(self, network: Network) -> torch.optim.Optimizer:
         """SGD, plain unless the run says otherwise; one for the whole run."""

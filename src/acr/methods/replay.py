@@ -98,10 +98,12 @@ class ReplayMethod(MemoryMethod):
                           stacklevel=2)  # fmt: skip
 
     @classmethod
-    def check_config(cls, config: RunConfig) -> None:
-        """Confidence can be recorded over no more epochs than there are."""
+    def complete_config(cls, config: RunConfig) -> RunConfig:
+        """The E in force is recorded; none where the policy needs no confidence, so that it makes no other run."""
         assert isinstance(config.options, ReplayOptions)
-        confidence_epochs(config.options.confidence_epochs, config.epochs)
+        epochs = confidence_epochs(config.options.confidence_epochs, config.epochs)
+        in_force = epochs if POLICIES[config.options.policy].needs_confidence else None
+        return config.model_copy(update={"options": config.options.model_copy(update={"confidence_epochs": in_force})})
 
     def buffer_columns(self) -> dict[str, tuple[int, ...]]:
         """The method's and the policy's."""

@@ -177,10 +177,10 @@ def sensitivity(samples: Samples) -> list[PaperTable]:
 
 
 def confidence_label(sample: Sample) -> str:
-    """The row a run of the sensitivity belongs to; E is 5 where nothing is said, or all epochs if fewer."""
+    """The row a run of the sensitivity belongs to."""
     if sample.option("policy") == "reservoir":
         return "Reservoir"
-    return f"E = {sample.option('confidence_epochs') or min(5, sample.config.epochs)}"
+    return f"E = {sample.option('confidence_epochs')}"
 
 
 def stages(samples: Samples) -> list[PaperTable]:

@@ -58,8 +58,7 @@ class Rehearsal(Trainer):
         values: dict[str, Any] = {"method": cls.name, "options": cls.Options(**(options or {})), "quiet": True}
         values |= {"buffer_size": buffer_size if cls.uses_memory else 0, "width": WIDTH, "epochs": epochs}
         values |= {"batch_size": batch_size, "replay_size": batch_size, "learning_rate": learning_rate}
-        config = RunConfig(**values)
-        cls.check_config(config)
+        config = cls.complete_config(RunConfig(**values))
         context = make_context(cls, stream, config)
         method = cls(context.build_network("run"), config.options, context)
         nowhere = Path("nowhere")
