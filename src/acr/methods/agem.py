@@ -2,7 +2,7 @@
 
 GEM with one constraint in place of one a task: the step must not raise the loss on a random batch of the whole memory.
 If it would, the part of the gradient that opposes the memory's is taken out. Chaudhry, Ranzato, Rohrbach and Elhoseiny,
-"Efficient Lifelong Learning with A-GEM", ICLR 2019, equation 11.
+"Efficient Lifelong Learning with A-GEM", ICLR 2019.
 
 As in the paper's comparison the head is shared by all classes and there is no task at test time, which the original
 has; replayed images come in a random view.

@@ -2,8 +2,7 @@
 
 With each stored image goes the network's answer at the time: its logits. A step adds to the current batch's loss the
 squared distance of today's logits from the stored ones on one replay batch, and the cross-entropy on a second.
-Buzzega, Boschini, Porrello, Abati and Calderara, "Dark Experience for General Continual Learning", NeurIPS 2020,
-equation 6.
+Buzzega, Boschini, Porrello, Abati and Calderara, "Dark Experience for General Continual Learning", NeurIPS 2020.
 
 As in the original the squared distance is the mean over samples and outputs, each batch has a pass of its own, and
 the memory is a reservoir of plain images with the logits of their augmented view at insertion. Where outputs are

@@ -3,7 +3,7 @@
 The current batch is told apart only among the classes that occur in it, so that new classes do not push the scores of
 old ones down; what was learned before and what is new are told apart by the replay batch alone, among all classes seen.
 Caccia, Aljundi, Asadi, Tuytelaars, Pineau and Belilovsky, "New Insights on Reducing Abrupt Representation Change in
-Online Continual Learning", ICLR 2022, equation 5.
+Online Continual Learning", ICLR 2022.
 
 As in the original, replay begins with the second task, and in the first one the current batch is told apart among all
 classes seen. A current batch of one class only has nothing to tell apart: there the replay batch alone teaches.

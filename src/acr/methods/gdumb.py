@@ -3,7 +3,7 @@
 Nothing is learned while a task goes by: its samples only pass a sampler that keeps the memory balanced over classes.
 To predict, a new network is fitted from scratch to the memory alone. What a method gains over this is what it gains by
 learning continually. Prabhu, Torr and Dokania, "GDumb: A Simple Approach that Questions Our Progress in Continual
-Learning", ECCV 2020, algorithms 1 and 2.
+Learning", ECCV 2020.
 
 The sampler sees each sample once, in a task's first epoch, as in the original; the network is fitted after every task,
 so that there are stages to compare, and in proportion to the epochs that other methods get (250 for 50). The original

@@ -3,7 +3,7 @@
 Before every step the gradient on the current batch is compared with the gradients on the stored samples of each
 earlier task. If the step would raise one of those losses, it is replaced by the nearest one that raises none: a
 quadratic program with one variable a task. Lopez-Paz and Ranzato, "Gradient Episodic Memory for Continual Learning",
-NeurIPS 2017, equations 8 to 11.
+NeurIPS 2017.
 
 The original stores the last samples of each task and knows the task at test time; here, as in the paper's comparison,
 a random part of each task is stored, replayed in a random view, and the head is shared by all classes. The quadratic

@@ -3,7 +3,7 @@
 Trains as ER does, but prefers to store samples whose gradients point elsewhere than those of the samples stored: a
 sample's score is one plus its largest cosine with the gradients of a few stored ones, and samples of high score give
 way to samples of low score. Aljundi, Lin, Goujaud and Bengio, "Gradient based sample selection for online continual
-learning", NeurIPS 2019, algorithm 2.
+learning", NeurIPS 2019.
 
 As in the paper's comparison, only a batch whose own gradient points away from some stored ones (score below 1) may
 replace stored samples. The single-sample gradients, taken in evaluation mode, are never held: their cosines come out of

@@ -3,7 +3,7 @@
 Each class seen has an anchor: an image made so that the network would forget it most. A step trains as ER does and is
 held back from moving the predictions for the anchors: the squared change that a plain step would bring is added to the
 loss. Chaudhry, Gordo, Dokania, Torr and Lopez-Paz, "Using Hindsight to Anchor Past Knowledge in Continual Learning",
-AAAI 2021, equations 5 and 7.
+AAAI 2021.
 
 As in the paper's comparison the memory is a reservoir (a ring of equal parts for the tasks was intended, but the
 reservoir was measured), and the forgetting an anchor is made for is that of a step on a memory batch. The plain step

@@ -3,7 +3,7 @@
 In the last epochs of a task a virtual step tells, for every sample of a batch, whether more of it would lower the loss
 on stored samples (stability) and on current ones (plasticity). The two influences are merged into the one that serves
 both best; it weighs the samples' losses, and its mean decides which samples are stored and which give way. Sun, Lyu,
-Shang, Feng and Wan, "Exploring Example Influence in Continual Learning", NeurIPS 2022, equations 7 to 12.
+Shang, Feng and Wan, "Exploring Example Influence in Continual Learning", NeurIPS 2022.
 
 As in the paper's comparison a task is first trained without replay, and only its last epochs, ``replay_epochs`` of them
 but not the first, are as above; the first task has no such phase and fills the memory as a reservoir. Influences come

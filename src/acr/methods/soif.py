@@ -2,8 +2,7 @@
 
 Trains as ER does. In the last epoch of each task every batch is offered to the memory, and of stored and new samples
 together those are deleted that a kernel machine on all of them misses least, with a second term for what the deletion
-does to later selections. Sun, Mu and Hua, "Regularizing Second-Order Influences for Continual Learning", CVPR 2023,
-equations 8 to 13.
+does to later selections. Sun, Mu and Hua, "Regularizing Second-Order Influences for Continual Learning", CVPR 2023.
 
 The kernel is the infinite-width tangent kernel of a residual network, on plain normalised images. The stored samples'
 part of it is kept from one selection to the next, so that only rows of new samples are computed. New samples weigh
