@@ -19,6 +19,7 @@ from functools import partial
 import numpy as np
 import torch
 
+from acr.config import make_config
 from acr.data.images import DataSet, ImageSet
 from acr.data.stream import Task, TaskStream
 from acr.data.views import Views
@@ -36,9 +37,6 @@ PHASES: dict[str, list[tuple[int, int]]] = {
     "gdumb": [(0, 1), (1, 49)],
     "acr": [(0, 5), (EPOCHS - 1, 45)],
 }
-
-ENDS: dict[str, tuple[dict[str, int], int]] = {"gdumb": ({"fit_epochs": 2}, 125), "hal": ({"anchor_steps": 4}, 25)}
-"""Options that shorten the work at the end of a task, and how much more of the same the defaults do."""
 
 
 def make_stream(per_class: int = 20) -> TaskStream:
@@ -72,7 +70,9 @@ class Bench:
             tasks=TASKS,
             classes=CLASSES,
         )
-        self.method: Method = cls(build_network("run"), cls.Options(**ENDS.get(name, ({}, 1))[0]), self.context)
+        config = make_config({"method": name, "dataset": "split-cifar100", "epochs": EPOCHS})
+        options, self.times_longer = cls.shortened(config)
+        self.method: Method = cls(build_network("run"), options, self.context)
         self.task = stream[NOW]
         self.fill(buffer_size)
         self.number = 0
@@ -163,7 +163,7 @@ def main() -> None:
                 bests = [min(best, now) for best, now in zip(bests, times, strict=True)]
         besides = max(besides, bench.method.side_memory_bytes())
         size = memory_bytes(bench.method)
-        end = seconds(partial(bench.end, bench.task)) * ENDS.get(name, ({}, 1))[1]
+        end = seconds(partial(bench.end, bench.task)) * bench.times_longer
         per_step = sum(best * share for best, (_, share) in zip(bests, phases, strict=True)) / EPOCHS
         mean = (per_step + end / steps) / er_best
         milliseconds = " / ".join(f"{1000 * best:.0f}" for best in bests)

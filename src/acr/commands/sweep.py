@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
+from rich.console import Console
+from rich.markup import escape
 
 from acr.config import RunConfig
 from acr.errors import AcrError, InputError
@@ -66,7 +68,12 @@ def show_estimate(configs: list[RunConfig], jobs: int | None) -> None:
     if not missing:
         return
     at_a_time = jobs or cores()
-    costs = estimate(missing, max(1, cores() // at_a_time))
+    with Console(stderr=True).status("Trying a few steps …") as status:
+        costs = estimate(
+            missing,
+            max(1, cores() // at_a_time),
+            lambda one: status.update(escape(f"Trying {one.method} on {one.dataset}, B = {one.buffer_size} …")),
+        )
     by_method: Counter[str] = Counter()
     for config, cost in zip(missing, costs, strict=True):
         by_method[config.method] += round(cost.seconds)
@@ -75,7 +82,7 @@ def show_estimate(configs: list[RunConfig], jobs: int | None) -> None:
     print(f"About {duration(max(longest, total / at_a_time))} with {at_a_time} at a time ({duration(total)} in all), "
           f"and {sum(cost.bytes for cost in costs) / 2**20:,.0f} MiB of disk.")  # fmt: skip
     print("By method: " + ", ".join(f"{name} {duration(seconds)}" for name, seconds in by_method.most_common()) + ".")
-    print("From a few steps of each kind of run on this machine; what a method does between tasks is not counted.")
+    print("From a few steps of each kind of run on this machine, in the middle of its stream.")
 
 
 def show_report(report: Report) -> None:

@@ -83,6 +83,14 @@ class GDumb(MemoryMethod):
             raise InputError(f"--fit-min-learning-rate {low:g} lies above --fit-learning-rate {high:g}.")
         return config
 
+    @classmethod
+    def shortened(cls, config: RunConfig) -> tuple[MethodOptions, float]:
+        """A fit of a few epochs."""
+        options = config.options
+        assert isinstance(options, GDumbOptions)
+        few = options.model_copy(update={"fit_epochs": 2})
+        return few, fit_epochs(options, config.epochs) / 2
+
     def observe(self, batch: Batch) -> None:
         """Offer the batch to the memory. The greedy sampler sees a sample once, the reservoir in every epoch."""
         if batch.epoch == 0 or isinstance(self.policy, Reservoir):
@@ -119,8 +127,13 @@ class GDumb(MemoryMethod):
     def schedule(self) -> list[float]:
         """The learning rate of every epoch of a fit."""
         options = self.options
-        epochs = options.fit_epochs or max(FEWEST_EPOCHS, round(options.fit_factor * self.context.epochs))
+        epochs = fit_epochs(options, self.context.epochs)
         return learning_rates(epochs, options.fit_learning_rate, options.fit_min_learning_rate)
+
+
+def fit_epochs(options: GDumbOptions, epochs: int) -> int:
+    """Epochs of a fit: as many as asked for, or in proportion to the epochs that other methods get."""
+    return options.fit_epochs or max(FEWEST_EPOCHS, round(options.fit_factor * epochs))
 
 
 class GreedyBalanced(Policy):

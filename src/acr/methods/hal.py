@@ -23,7 +23,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from acr.config import MethodOptions
+from acr.config import MethodOptions, RunConfig
 from acr.data.stream import Task
 from acr.methods.hindsight import hindsight_loss
 from acr.methods.method import Batch, Context
@@ -60,6 +60,14 @@ class HAL(ReplayMethod):
         """One image for every class seen, in the order of arrival, on the scale of pixels but not bound to 0..1."""
         self.mean_embedding = torch.zeros(())
         """φ: the running mean of the current task's embeddings."""
+
+    @classmethod
+    def shortened(cls, config: RunConfig) -> tuple[MethodOptions, float]:
+        """A few steps for an anchor."""
+        options = config.options
+        assert isinstance(options, HALOptions)
+        steps = min(4, options.anchor_steps)
+        return options.model_copy(update={"anchor_steps": steps}), options.anchor_steps / steps
 
     @property
     def rate(self) -> float:

@@ -127,6 +127,11 @@ class Method:
         """
         return config
 
+    @classmethod
+    def shortened(cls, config: RunConfig) -> tuple[MethodOptions, float]:
+        """Options with which long work at a task's end is short, and by how many times: for estimates of time."""
+        return config.options, 1.0
+
     def make_optimizer(self, network: Network) -> torch.optim.Optimizer:
         """SGD, plain unless the run says otherwise; one for the whole run."""
         c = self.context
