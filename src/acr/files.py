@@ -69,22 +69,3 @@ def remove_tree(folder: Path) -> None:
     """Remove a folder of ours with all that is in it, if it is there."""
     if folder.exists():
         shutil.rmtree(folder)
-
-
-def try_lock(handle: IO[str]) -> bool:
-    """Take the exclusive lock of an open file; False if another process has it."""
-    if os.name == "nt":  # pragma: no cover - exercised on Windows only
-        import msvcrt
-
-        try:
-            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        except OSError:
-            return False
-        return True
-    import fcntl
-
-    try:
-        fcntl.flock(handle.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -1,4 +1,4 @@
-"""A lock between processes, so that two of them do not do the same long work at once."""
+"""Locks between processes, so that two of them do not do the same long work, or write the same folder, at once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 
 @contextmanager
@@ -32,5 +33,24 @@ def _lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     except OSError:
+        return False
+    return True
+
+
+def try_lock(handle: IO[str]) -> bool:
+    """Take the exclusive lock of an open file; False if another process has it."""
+    if os.name == "nt":  # pragma: no cover - exercised on Windows only
+        import msvcrt
+
+        try:
+            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError:
+            return False
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(handle.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         return False
     return True

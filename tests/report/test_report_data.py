@@ -88,7 +88,8 @@ def test_damaged_arrays_leave_out_their_picture_only(tmp_path):
     folder = make_run(tmp_path, "acr", 0)
     for name in ("memory.npz", "confidence.npz", "samples.npz", "events.jsonl"):
         (folder / name).write_bytes(b"PK not a zip")
-    main(["report", str(tmp_path), "-o", str(tmp_path / "page.html")])
+    with pytest.warns(UserWarning, match="Left out of the page: .*memory.npz is damaged"):
+        main(["report", str(tmp_path), "-o", str(tmp_path / "page.html")])
     assert "This could not be drawn" not in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 

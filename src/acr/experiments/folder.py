@@ -27,6 +27,7 @@ from acr import files
 from acr._version import __version__
 from acr.config import SCHEMA, RunConfig
 from acr.errors import AcrError, InputError
+from acr.locks import try_lock
 
 CONFIG, RESULTS, EVENTS, ENVIRONMENT = "config.yaml", "results.json", "events.jsonl", "environment.json"
 LOCK = ".lock"
@@ -81,7 +82,7 @@ class RunFolder:
     def _take_lock(self) -> None:
         """One writer at a time. The system frees the lock when its process ends, however it ends."""
         self._lock = open(self.path / LOCK, "a+")  # noqa: SIM115 - held open as long as the run goes on
-        if not files.try_lock(self._lock):
+        if not try_lock(self._lock):
             self._lock.seek(0)
             owner = self._lock.read().strip() or "another process"
             self._lock.close()

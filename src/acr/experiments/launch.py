@@ -185,9 +185,10 @@ def make_scenarios(config: RunConfig, data: DataSet) -> list[Scenario]:
     return [*scenarios, *(StoredImages(name, images) for name, images in suite.items())]
 
 
-def build(config: RunConfig, stream: TaskStream) -> tuple[Method, Context]:
-    """Network, context and method of a run."""
-    cls = method_class(config.method)
+def build(config: RunConfig, stream: TaskStream, cls: type[Method] | None = None) -> tuple[Method, Context]:
+    """Network, context and method of a run; a class that is not registered can be given."""
+    cls = cls or method_class(config.method)
+    head = cls.head
     data = stream.data
     spec, _ = find(config.dataset)
     protocol = config.protocol_in_force()
@@ -197,9 +198,7 @@ def build(config: RunConfig, stream: TaskStream) -> tuple[Method, Context]:
 
     def build_network(purpose: str) -> Network:
         with keyed_global(config.seed, "network", purpose):
-            network = resnet18(
-                len(stream.classes), config.width, cls.head, data.train.image_shape[0], data.mean, data.std
-            )
+            network = resnet18(len(stream.classes), config.width, head, data.train.image_shape[0], data.mean, data.std)
         return network.to(device)
 
     context = Context(

@@ -226,7 +226,8 @@ def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     except OSError as error:
         raise InputError(f"Cannot read {path}: {error.strerror or error}.") from None
     except Exception as error:  # zipfile, zlib and numpy each have errors of their own for a damaged file
-        raise InputError(f"{path} is damaged, or no file of this program: {error}.") from None
+        why = str(error).partition(".")[0]  # numpy goes on to say how to load unsafe files
+        raise InputError(f"{path} is damaged, or no file of this program: {why}.") from None
     schema = content.pop("schema", None)
     if schema is None or schema.shape != () or schema != SCHEMA:
         raise InputError(f"{path} has schema {str(schema)[:20]}; this version reads schema {SCHEMA}.")

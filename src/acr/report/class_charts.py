@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from acr.errors import InputError
 from acr.experiments.records import Run
 from acr.report.charts import Json, Variant, axis, percent, plain, plot
 from acr.report.data import Group, Setting
@@ -225,9 +227,9 @@ def dots(x: Array, y: Array, tasks: list[int], name: str, marker: Json) -> Json:
 
 
 def load_arrays(run: Run, name: str) -> dict[str, Array]:
-    """The arrays of an ``.npz`` file of a run; none if it is not there or damaged."""
+    """The arrays of an ``.npz`` file of a run; none, with a warning, if it is damaged: the rest of the page stands."""
     try:
-        with np.load(run.folder / name, allow_pickle=False) as file:
-            return {key: file[key] for key in file.files}
-    except Exception:  # a zip file can be damaged in many ways, and none of them matters more than the page
+        return run.arrays(name)
+    except InputError as error:
+        warnings.warn(f"Left out of the page: {error}", stacklevel=2)
         return {}

@@ -12,11 +12,9 @@ from torch import Tensor
 
 from acr.config import RunConfig
 from acr.data.stream import Task, TaskStream
-from acr.data.views import Views
 from acr.experiments.folder import RunFolder
-from acr.methods.method import Batch, Context, Method
-from acr.networks import Network, resnet18
-from acr.randomness import keyed_global
+from acr.experiments.launch import build
+from acr.methods.method import Batch, Method
 from acr.testing.poison import PoisonedStream
 from acr.training.checkpoint import Checkpoints, clone_state, flatten
 from acr.training.trainer import Position, Trainer
@@ -55,12 +53,20 @@ class Rehearsal(Trainer):
         test_images: Tensor | None = None,
         watch: Callable[[Rehearsal], None] | None = None,
     ) -> None:
-        values: dict[str, Any] = {"method": cls.name, "options": cls.Options(**(options or {})), "quiet": True}
-        values |= {"buffer_size": buffer_size if cls.uses_memory else 0, "width": WIDTH, "epochs": epochs}
-        values |= {"batch_size": batch_size, "replay_size": batch_size, "learning_rate": learning_rate}
+        values: dict[str, Any] = {
+            "method": cls.name,
+            "options": cls.Options(**(options or {})),
+            "device": "cpu",
+            "quiet": True,
+            "width": WIDTH,
+            "epochs": epochs,
+            "batch_size": batch_size,
+            "replay_size": batch_size,
+            "buffer_size": buffer_size if cls.uses_memory else 0,
+            "learning_rate": learning_rate,
+        }
         config = cls.complete_config(RunConfig(**values))
-        context = make_context(cls, stream, config)
-        method = cls(context.build_network("run"), config.options, context)
+        method, context = build(config, stream, cls)
         nowhere = Path("nowhere")
         super().__init__(config, stream, method, context, [], NoFolder(nowhere, config), Checkpoints(nowhere, ""))
         self.test_images = test_images
@@ -138,31 +144,6 @@ class Rehearsal(Trainer):
         tensors: dict[str, Tensor] = {}
         rest = flatten(self.method.state_dict(), tensors)
         return {**{name: value.clone() for name, value in tensors.items()}, "numbers and text": repr(rest)}
-
-
-def make_context(cls: type[Method], stream: TaskStream, config: RunConfig) -> Context:
-    """What a run would tell the method."""
-    data = stream.data
-    shape = data.train.image_shape
-
-    def build_network(purpose: str) -> Network:
-        with keyed_global(config.seed, "network", purpose):
-            return resnet18(len(stream.classes), config.width, cls.head, shape[0], data.mean, data.std)
-
-    return Context(
-        seed=config.seed,
-        buffer_size=config.buffer_size,
-        batch_size=config.batch_size,
-        replay_size=config.replay_size,
-        epochs=config.epochs,
-        learning_rate=config.learning_rate,
-        image_shape=shape,
-        views=Views.for_side(min(shape[1:]), flip=False),
-        build_network=build_network,
-        tasks=len(stream),
-        classes=len(stream.classes),
-        protocol=config.protocol_in_force(),
-    )
 
 
 def first_difference(a: Sequence[float | None], b: Sequence[float | None]) -> str | None:
