@@ -126,6 +126,39 @@ def test_strong_view_keeps_kind_and_shape_and_is_keyed(channels, side):
     torch.testing.assert_close(floats, view.float() / 255, atol=0.51 / 255, rtol=0)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_one_channel_is_seen_as_three_equal_ones(seed):
+    """Brightness and contrast change it; saturation, hue and grey must leave it as it is (and not black)."""
+    one = pictures(64, channels=1, side=8).float() / 255
+    three = strong_view(one.expand(-1, 3, -1, -1), draws(seed))
+    assert (three - three[:, :1]).abs().max() < 1e-5
+    torch.testing.assert_close(strong_view(one, draws(seed)), three[:, :1], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_jitter_equals_the_operations_one_by_one(channels):
+    """Against a loop over images with each operation written out, in the order that the draws say."""
+    pixels = torch.rand(40, channels, 6, 5, generator=draws(7))
+    out = colour_jitter(pixels, torch.ones(40, dtype=torch.bool), draws(3), 0.4, 0.1)
+    again = draws(3)
+    factors = 1 + 0.4 * (2 * torch.rand(3, 40, generator=again) - 1)
+    shift = 0.1 * (2 * torch.rand(40, generator=again) - 1)
+    order = torch.rand(40, 4, generator=again).argsort(1)
+    for i, image in enumerate(pixels):
+        for operation in order[i].tolist():
+            weights = torch.tensor([0.299, 0.587, 0.114] if channels == 3 else [1.0])
+            grey = (weights[:, None, None] * image).sum(0)
+            if operation == 0:
+                image = (image * factors[0, i]).clamp(0, 1)
+            elif operation == 1:
+                image = (grey.mean() + factors[1, i] * (image - grey.mean())).clamp(0, 1)
+            elif operation == 2:
+                image = (grey + factors[2, i] * (image - grey)).clamp(0, 1)
+            elif channels == 3:
+                image = shift_hue(image[None], shift[i : i + 1])[0]
+        torch.testing.assert_close(out[i], image, atol=1e-5, rtol=0)
+
+
 def test_strong_view_makes_a_fifth_grey():
     view = strong_view(pictures(500, side=8).float() / 255, draws())
     grey = (view - luma(view)).abs().amax((1, 2, 3)) < 1e-5

@@ -16,6 +16,8 @@ from torch import Tensor
 
 LUMA = (0.299, 0.587, 0.114)
 """ITU-R 601: how much of each colour makes up grey."""
+HUE, NOTHING = 3, 4
+"""Operations of the colour jitter: 0 brightness, 1 contrast, 2 saturation, then these."""
 
 
 @dataclass(frozen=True)
@@ -149,9 +151,9 @@ def random_resized_crop(
 
 
 def luma(pixels: Tensor) -> Tensor:
-    """Grey value of every pixel, one channel."""
+    """Grey value of every pixel, one channel; a tensor of its own, never a part of ``pixels``."""
     if pixels.shape[1] == 1:
-        return pixels
+        return pixels.clone()
     red, green, blue = pixels[:, 0:1], pixels[:, 1:2], pixels[:, 2:3]
     return LUMA[0] * red + LUMA[1] * green + LUMA[2] * blue
 
@@ -162,29 +164,34 @@ def colour_jitter(pixels: Tensor, chosen: Tensor, generator: torch.Generator, st
     factors = 1 + strength * (2 * torch.rand(3, n, generator=generator) - 1)
     shift = hue * (2 * torch.rand(n, generator=generator) - 1)
     order = torch.rand(n, 4, generator=generator).argsort(1)
-    groups: dict[tuple[int, int], list[int]] = {}  # images by turn and operation: whole groups at a time are quick
-    for image, (jittered, turns) in enumerate(zip(chosen.tolist(), order.tolist(), strict=True)):
-        for turn, operation in enumerate(turns if jittered else ()):
-            groups.setdefault((turn, operation), []).append(image)
+    order[~chosen] = NOTHING
     pixels = pixels.clone()
-    for turn, operation in sorted(groups):
-        rows = torch.tensor(groups[turn, operation])
-        part = pixels.index_select(0, rows)
-        if operation == 3:
-            part = shift_hue(part, shift[rows])
-        else:
-            factor = factors[operation, rows].view(-1, 1, 1, 1)
-            if operation == 0:  # brightness: towards black
-                part.mul_(factor)
-            elif operation == 1:  # contrast: towards the image's mean grey
-                grey = luma(part).mean((2, 3), keepdim=True)
-                part.sub_(grey).mul_(factor).add_(grey)
-            else:  # saturation: towards the pixel's own grey
-                grey = luma(part)
-                part.sub_(grey).mul_(factor).add_(grey)
-            part.clamp_(0, 1)
-        pixels.index_copy_(0, rows, part)
+    hue_turn = (order == HUE).float().argmax(1)
+    for turn in range(3):  # what comes before the hue shift, of all images together
+        blend_towards_grey(pixels, torch.where(turn < hue_turn, order[:, turn], NOTHING), factors)
+    rows = chosen.nonzero()[:, 0]
+    pixels.index_copy_(0, rows, shift_hue(pixels.index_select(0, rows), shift[rows]))
+    for turn in range(1, 4):  # and what comes after it
+        blend_towards_grey(pixels, torch.where(turn > hue_turn, order[:, turn], NOTHING), factors)
     return pixels
+
+
+def blend_towards_grey(pixels: Tensor, operations: Tensor, factors: Tensor) -> None:
+    """One of three operations an image, or none, in place: all are p ← g + f (p - g), for different greys g.
+
+    Brightness: black. Contrast: the image's mean grey. Saturation: the pixel's own grey.
+    """
+    rows = (operations < HUE).nonzero()[:, 0]
+    if not len(rows):
+        return
+    operation = operations[rows]
+    part = pixels.index_select(0, rows)
+    grey = luma(part)
+    grey[operation == 0] = 0
+    contrast = operation == 1
+    grey[contrast] = grey[contrast].mean((2, 3), keepdim=True)
+    part.sub_(grey).mul_(factors[operation, rows].view(-1, 1, 1, 1)).add_(grey).clamp_(0, 1)
+    pixels.index_copy_(0, rows, part)
 
 
 def shift_hue(pixels: Tensor, shift: Tensor) -> Tensor:
