@@ -15,11 +15,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-import acr
+from acr.config import RunConfig, make_config
+from acr.experiments.engines import cores, run_local
+from acr.experiments.records import Run
 
 SIZES = ((10, 8), (20, 8))  # epochs, width
 RATES = (0.03, 0.1)
-SEEDS = (0, 1)
+SEEDS = (0, 1, 2)
 METHODS: dict[str, list[dict[str, str]]] = {
     "er": [{}],
     "acr": [{"passes": "separate"}, {"passes": "joint"}, {"passes": "joint", "second_view": "crop-flip"}],
@@ -38,16 +40,24 @@ def main(path: Path) -> None:
         writer = csv.writer(file)
         if not done:
             writer.writerow(COLUMNS)
+        cells: dict[str, tuple[object, ...]] = {}
+        configs: list[RunConfig] = []
         for (epochs, width), rate, seed in itertools.product(SIZES, RATES, SEEDS):
             grid = {"epochs": epochs, "width": width, "learning_rate": rate, "seed": seed}
             for method, variants in METHODS.items():
                 for variant in variants:
                     cell = (method, variant.get("passes", ""), variant.get("second_view", ""), *grid.values())
-                    if tuple(map(str, cell)) in done:
-                        continue
-                    figures = acr.run(method=method, out=out, **FIXED, **grid, **variant).summary()  # type: ignore[arg-type]
-                    writer.writerow([*cell, round(figures["acc"], 4), round(figures["bwt"], 4)])
-                    file.flush()
+                    if tuple(map(str, cell)) not in done:
+                        configs.append(make_config({"method": method, "out": out, **FIXED, **grid, **variant}))
+                        cells[configs[-1].identity()] = cell
+
+        def note(run: Run) -> None:
+            figures = run.summary()
+            cell = cells[run.config.identity()]
+            writer.writerow([*cell, round(figures["acc"], 4), round(figures["bwt"], 4)])
+            file.flush()
+
+        run_local(configs, jobs=cores(), on_done=note)
 
 
 if __name__ == "__main__":
