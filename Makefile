@@ -20,7 +20,11 @@ demo: $(BIN)/acr  ## ACR against ER and fine-tuning on handwritten digits, with 
 test: $(BIN)/pytest  ## what must hold, in under ten minutes on two cores
 	$(BIN)/pytest -n auto
 
-test-slow: $(BIN)/pytest  ## what takes longer
+$(BIN)/ray: pyproject.toml $(BIN)/pytest
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev,cluster]"
+	touch $@
+
+test-slow: $(BIN)/ray  ## what takes longer: every method killed many times, sweeps on Ray, LaTeX (if there is pdflatex)
 	$(BIN)/pytest -n auto -m slow
 
 lint: $(BIN)/pytest  ## style and types

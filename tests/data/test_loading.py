@@ -10,8 +10,9 @@ from acr.data.catalog import CATALOG
 from acr.data.check import check
 from acr.data.listing import list_datasets
 from acr.data.loading import load_dataset
-from acr.data.sheet import draw
+from acr.data.sheet import draw, draw_views
 from acr.data.splits import at_most, hold_out
+from acr.data.views import Views
 from acr.errors import InputError
 
 LABELS = st.lists(st.integers(-3, 6), min_size=1, max_size=60).map(np.array)
@@ -184,3 +185,14 @@ def test_what_is_not_cut_down_stays_mapped(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", train_x=images, train_y=labels, test_x=images, test_y=labels)
     assert isinstance(load_dataset(f"npz:{tmp_path / 'a.npz'}").train.images, np.memmap)
     assert isinstance(load_dataset(f"npz:{tmp_path / 'a.npz'}").train, ImageSet)
+
+
+def test_no_view_on_the_sheet_is_empty():
+    """Every view of a digit shows ink and ground; its tiles lie where those of the stored images do."""
+    data = load_dataset("split-digits")
+    sheet = np.asarray(draw_views(data, Views.for_side(8, flip=False), columns=10).convert("L"))
+    tiles = sheet[32:, -(8 + 10 * 50) : -8]
+    for row in range(4):
+        for column in range(10):
+            tile = tiles[row * 50 : row * 50 + 48, column * 50 : column * 50 + 48]
+            assert int(tile.max()) - int(tile.min()) > 25, (row, column)

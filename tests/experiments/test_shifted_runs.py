@@ -101,6 +101,7 @@ def test_data_commands(tmp_path, capsys):
     main(["data", "check", "split-digits", "--quiet"])
     assert "can be used" in capsys.readouterr().out
     main(["data", "show", "split-digits", "--by", "task", "-o", str(tmp_path / "digits.png"), "--quiet"])
+    main(["data", "show", "split-digits", "--by", "view", "-o", str(tmp_path / "views.png"), "--quiet"])
     assert (tmp_path / "digits.png").exists()
     for words, says in (
         (["data", "check", "split-cifar10"], "acr data fetch split-cifar10"),

@@ -69,7 +69,10 @@ def show(
     name: Name,
     *,
     output: Sheet = Path("sheet.png"),
-    by: Annotated[Literal["class", "task"], Parameter(help="A row for each class or for each task.")] = "class",
+    by: Annotated[
+        Literal["class", "task", "view"],
+        Parameter(help="A row for each class, for each task, or for each random view that methods train on."),
+    ] = "class",
     split: Annotated[Literal["train", "test"], Parameter(help="Which images.")] = "train",
     columns: Annotated[int | None, Parameter(help="Images in a row.")] = None,
     data_root: Root = None,
@@ -79,11 +82,16 @@ def show(
     """Draw a sheet of a data set's images."""
     from acr.data.catalog import find
     from acr.data.loading import load_dataset
-    from acr.data.sheet import draw
+    from acr.data.sheet import draw, draw_views
     from acr.data.stream import TaskStream
+    from acr.data.views import Views
 
     data = load_dataset(name, data_root=data_root, data_cache=data_cache, quiet=quiet)
-    tasks = TaskStream.split(data, find(name)[0].tasks).task_classes if by == "task" else None
+    spec, _ = find(name)
+    if by == "view":
+        views = Views.for_side(min(data.train.image_shape[1:]), spec.flip)
+        return save_picture(draw_views(data, views, columns=columns, split=split), output)
+    tasks = TaskStream.split(data, spec.tasks).task_classes if by == "task" else None
     save_picture(draw(data, tasks=tasks, columns=columns, split=split), output)
 
 

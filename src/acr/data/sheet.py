@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
+import torch
 from PIL import Image, ImageDraw, ImageFont
 
 from acr.data.decoding import to_picture
 from acr.data.images import DataSet, ImageSet
 from acr.data.splits import at_most
+from acr.data.views import Views
 from acr.errors import InputError
+from acr.randomness import generator
 
 MARGIN, GAP = 8, 2
 
@@ -30,19 +34,43 @@ def draw(
     for classes; for tasks as many as the largest task has classes, at least 12. Images are enlarged to ``tile``
     pixels without smoothing, so that one sees the pixels there are.
     """
-    if split not in ("train", "test"):
-        raise InputError(f"There is no split {split!r}: train or test.")
-    if columns is not None and columns < 1:
-        raise InputError(f"A sheet has at least one column; got {columns}.")
-    images = dataset.train if split == "train" else dataset.test
+    images = _part(dataset, split, columns)
     if tasks is None:
         columns = columns or 12
         rows = [(images.class_names[label], [label]) for label in images.classes]
     else:
         columns = columns or max(12, *(len(task) for task in tasks))
         rows = [(f"task {i}", list(task)) for i, task in enumerate(tasks, start=1)]
-    picks = [_pick(images, labels, columns, seed) for _, labels in rows]
-    return _paint(images, [name for name, _ in rows], picks, columns, f"{dataset.name}, {split}", tile)
+    pictures = [images.images[_pick(images, labels, columns, seed)] for _, labels in rows]
+    return _paint([name for name, _ in rows], pictures, columns, f"{dataset.name}, {split}", tile)
+
+
+def draw_views(
+    dataset: DataSet, views: Views, *, columns: int | None = None, split: str = "train", seed: int = 0, tile: int = 48
+) -> Image.Image:
+    """A row of random images as they are stored, and below each of them the random views that methods train on.
+
+    The strong view is made from the augmented one, as ACR makes it.
+    """
+    images = _part(dataset, split, columns)
+    columns = columns or 12
+    plain = torch.from_numpy(np.asarray(images.images[_pick(images, images.classes, columns, seed)]))
+    augmented = views.crop_flip(plain, generator(seed, "sheet", "augmented"))
+    rows = {
+        "stored": plain,
+        "augmented": augmented,
+        "second, strong": views.strong(augmented, generator(seed, "sheet", "strong")),
+        "replayed": views.replay(plain, generator(seed, "sheet", "replayed")),
+    }
+    return _paint(list(rows), [row.numpy() for row in rows.values()], columns, f"{dataset.name}, {split}", tile)
+
+
+def _part(dataset: DataSet, split: str, columns: int | None) -> ImageSet:
+    if split not in ("train", "test"):
+        raise InputError(f"There is no split {split!r}: train or test.")
+    if columns is not None and columns < 1:
+        raise InputError(f"A sheet has at least one column; got {columns}.")
+    return dataset.train if split == "train" else dataset.test
 
 
 def _pick(images: ImageSet, labels: Sequence[int], columns: int, seed: int) -> list[int]:
@@ -57,8 +85,9 @@ def _pick(images: ImageSet, labels: Sequence[int], columns: int, seed: int) -> l
 
 
 def _paint(
-    images: ImageSet, names: Sequence[str], picks: Sequence[Sequence[int]], columns: int, title: str, tile: int
+    names: Sequence[str], rows: Sequence[npt.NDArray[np.uint8]], columns: int, title: str, tile: int
 ) -> Image.Image:
+    """Pictures in rows, each row with its name before it."""
     font = ImageFont.load_default(size=14)
     shown = [name if len(name) <= 28 else name[:27] + "…" for name in names]
     gutter = int(max(font.getlength(name) for name in shown)) + MARGIN
@@ -67,11 +96,10 @@ def _paint(
     sheet = Image.new("RGB", (width, top + len(names) * step + MARGIN), "white")
     pen = ImageDraw.Draw(sheet)
     pen.text((MARGIN, top // 2), title, fill="black", font=font, anchor="lm")
-    for row, (name, positions) in enumerate(zip(shown, picks, strict=True)):
+    for row, (name, pictures) in enumerate(zip(shown, rows, strict=True)):
         y = top + row * step
         pen.text((gutter, y + tile // 2), name, fill="black", font=font, anchor="rm")
-        for column, position in enumerate(positions):
-            pixels = np.asarray(images.images[position])
+        for column, pixels in enumerate(pictures):
             smooth = Image.Resampling.BILINEAR if pixels.shape[1] > tile else Image.Resampling.NEAREST
             picture = to_picture(pixels).resize((tile, tile), smooth).convert("RGB")
             sheet.paste(picture, (MARGIN + gutter + column * step, y))
