@@ -21,6 +21,7 @@ from acr.experiments.reproduce import Plan, find_samples, make_plan, names, writ
 from acr.report.formats import document, print_table, to_csv, to_latex, to_markdown
 from acr.report.layouts import LAYOUTS, readings
 from acr.report.paper import Cell, PaperTable, Sample, mean_cell, printed
+from acr.report.paper_figures import interval, shown_seeds
 from acr.report.statistics import half_width, paired_p
 
 FIGURES = {"stages", "sensitivity", "ood", "time", "resources"}
@@ -345,3 +346,11 @@ def test_compare_refuses_what_is_not_finished(tmp_path, capsys):
         main(["compare", str(first), str(second)])
     assert exit.value.code == 2
     assert "acr resume" in capsys.readouterr().err
+
+
+def test_two_seeds_are_shown_as_dots_and_three_as_an_interval():
+    """Student's t for two seeds is 12.7: such an interval would hide the figure."""
+    one, two, three = (Cell(dict(enumerate(values))) for values in ([5.0], [1.0, 2.0], [1.0, 2.0, 3.0]))
+    assert [interval(cell) for cell in (one, two)] == [None, None]
+    assert interval(three) == pytest.approx(2.484, abs=1e-3)
+    assert [shown_seeds(cell) for cell in (one, two, three)] == [[], [1.0, 2.0], []]

@@ -28,6 +28,10 @@ STYLES: dict[str, tuple[str, str]] = {
 DATASET_STYLES = {"Split CIFAR-100": ("#0072B2", "o"), "Split Mini-ImageNet": ("#D55E00", "s"),
                   "Split Tiny-ImageNet": ("#009E73", "^"), "Split Digits": ("#0072B2", "o")}  # fmt: skip
 FORMATS = ("pdf", "png", "svg")
+FEWEST_SEEDS = 3
+"""Seeds from which on an interval is drawn; that of two is so wide that it hides what it is about."""
+SEED_DOTS: Any = {"marker": "o", "linestyle": "", "color": "#222222", "markersize": 2.5, "markerfacecolor": "white",
+                  "markeredgewidth": 0.7, "zorder": 5}  # fmt: skip
 SETTINGS: Any = {
     "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25,
     "grid.linewidth": 0.5, "axes.axisbelow": True, "legend.frameon": False, "svg.hashsalt": "acr",
@@ -118,10 +122,12 @@ def draw_sensitivity(table: PaperTable, samples: Samples) -> Any:
             known = [(e, table.cells[i, j]) for i, e in rows if not table.cells[i, j].missing]
             if known:
                 means = np.array([cell.mean for _, cell in known])
-                spread = np.nan_to_num([cell.half_width for _, cell in known])
+                spread = np.array([interval(cell) or 0.0 for _, cell in known])
                 places = [e for e, _ in known]
                 panel.plot(places, means, color=colour, marker=marker, markersize=4, label=dataset)
                 panel.fill_between(places, means - spread, means + spread, color=colour, alpha=0.12, linewidth=0)
+                for place, cell in known:
+                    seed_dots(panel, place, cell)
             if reservoir is not None and not table.cells[reservoir, j].missing:
                 panel.axhline(table.cells[reservoir, j].mean, color=colour, linestyle="--", linewidth=1.2)
         if all(table.cells[i, j].missing for i, _ in rows for j in columns):
@@ -133,6 +139,7 @@ def draw_sensitivity(table: PaperTable, samples: Samples) -> Any:
     axes[0].set_ylabel("%")
     handles = axes[0].get_legend_handles_labels()[0]
     handles += [Line2D([], [], color="#555555", linestyle="--", label="reservoir policy")]
+    handles += dots_in_legend(table)
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return figure
 
@@ -150,7 +157,7 @@ def draw_ood(table: PaperTable, samples: Samples) -> Any:
     panel.tick_params(axis="x", length=0)
     panel.grid(axis="x", visible=False)
     panel.set_ylabel("ACC under shift (%)")
-    legend_of_bars(figure, panel, [label for _, label in table.rows], table.has_printed)
+    legend_of_bars(figure, panel, table)
     return figure
 
 
@@ -165,9 +172,11 @@ def draw_time(table: PaperTable, samples: Samples) -> Any:
         if cell.missing:
             panel.text(0, place, " missing", va="center", color="#777777", fontsize=8)
             continue
-        error = None if math.isnan(cell.half_width) else cell.half_width
+        error = interval(cell)
         panel.barh(place, cell.mean, 0.7, color=style(label)["color"], xerr=error, ecolor="#444444", capsize=2)
-        end = cell.mean + (error or 0)
+        end = max([cell.mean + (error or 0), *shown_seeds(cell)])
+        for value in shown_seeds(cell):
+            panel.plot(value, place, **SEED_DOTS)
         times = "" if ratio.missing else f" ({ratio.mean:.1f}x ER)"
         panel.annotate(f"{cell.mean:.1f}{times}", (end, place), (4, 0), textcoords="offset points", va="center",
                        fontsize=8)  # fmt: skip
@@ -177,6 +186,8 @@ def draw_time(table: PaperTable, samples: Samples) -> Any:
     panel.set_xlim(left=0)
     panel.grid(axis="y", visible=False)
     panel.set_xlabel(f"running time ({table.columns[0][1]})")
+    if handles := dots_in_legend(table):
+        figure.legend(handles=handles, loc="outside lower right")
     return figure
 
 
@@ -215,6 +226,29 @@ def smooth(values: Sequence[float], parts: int = 40) -> list[float]:
     return [float(np.mean(values[max(0, i - size) : i + size + 1])) for i in range(len(values))]
 
 
+def interval(cell: Cell) -> float | None:
+    """Half the 95 % interval, where there are seeds enough to draw one."""
+    return cell.half_width if len(cell.by_seed) >= FEWEST_SEEDS else None
+
+
+def shown_seeds(cell: Cell) -> list[float]:
+    """The single values that stand in place of an interval, where there are too few for one but more than one."""
+    return list(cell.by_seed.values()) if 1 < len(cell.by_seed) < FEWEST_SEEDS else []
+
+
+def seed_dots(panel: Any, place: float, cell: Cell) -> None:
+    """A dot a seed, where there is no interval."""
+    for value in shown_seeds(cell):
+        panel.plot(place, value, **SEED_DOTS)
+
+
+def dots_in_legend(table: PaperTable) -> list[Any]:
+    """What the dots are, if there are any."""
+    from matplotlib.lines import Line2D
+
+    return [Line2D([], [], label="one seed", **SEED_DOTS)] if any(map(shown_seeds, table.cells.values())) else []
+
+
 def bars(panel: Any, places: Sequence[float], cells: Sequence[Cell], width: float, label: str) -> None:
     """Bars of one method with their intervals; a missing one is said to be."""
     for place, cell in zip(places, cells, strict=True):
@@ -222,22 +256,24 @@ def bars(panel: Any, places: Sequence[float], cells: Sequence[Cell], width: floa
             panel.annotate("missing", (place, 0), (0, 3), textcoords="offset points", rotation=90, ha="center",
                            fontsize=7, color="#777777")  # fmt: skip
         else:
-            error = None if math.isnan(cell.half_width) else cell.half_width
-            panel.bar(place, cell.mean, width * 0.9, color=style(label)["color"], yerr=error, ecolor="#444444",
-                      capsize=2, error_kw={"linewidth": 0.8})  # fmt: skip
+            panel.bar(place, cell.mean, width * 0.9, color=style(label)["color"], yerr=interval(cell),
+                      ecolor="#444444", capsize=2, error_kw={"linewidth": 0.8})  # fmt: skip
+            seed_dots(panel, place, cell)
         if cell.printed is not None:
             for colour, thickness in (("white", 3.2), ("black", 1.4)):  # seen on dark bars too
                 panel.hlines(cell.printed, place - width / 2, place + width / 2, color=colour, linewidth=thickness,
                              zorder=6)  # fmt: skip
 
 
-def legend_of_bars(figure: Any, panel: Any, names: Sequence[str], with_printed: bool) -> None:
+def legend_of_bars(figure: Any, panel: Any, table: PaperTable) -> None:
     """A patch a method, and the line that stands for the printed value."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Rectangle
 
+    names = [label for _, label in table.rows]
     handles: list[Any] = [Rectangle((0, 0), 1, 1, color=style(name)["color"], label=name) for name in names]
-    if with_printed:
+    handles += dots_in_legend(table)
+    if table.has_printed:
         handles.append(Line2D([], [], color="black", linewidth=1.4, label="printed"))
     figure.legend(handles=handles, loc="outside right center")
 
