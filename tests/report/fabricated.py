@@ -66,6 +66,8 @@ def make_run(
     _events(path, rng, tasks, config.epochs, stages)
     if not finished:
         return path
+    if method == "joint":  # it learns all tasks at once, so it has a last stage only
+        stages = stages[-1:]
 
     stored = np.repeat(labels, counts)
     images = rng.integers(0, 255, (max(len(stored), 6), channels, side, side), dtype=np.uint8)

@@ -13,8 +13,11 @@ from acr.report import again
 from acr.report.class_charts import class_accuracy, class_change
 from acr.report.data import gather
 from acr.report.estimates import estimate
+from acr.report.exports import latex_table
 from acr.report.figures import write_figures
+from acr.report.page import leaders
 from acr.report.pictures import TILES, memory_of, share_out
+from acr.report.sections import in_short
 from acr.report.shift_charts import corruption_estimate, spread
 
 
@@ -184,3 +187,20 @@ def test_a_hundred_seeds_are_one_group(tmp_path):
     gathered = gather(find_runs(tmp_path))
     assert len(gathered.groups) == 1
     assert gathered.settings[0].scenarios == ["clean"]
+
+
+def test_a_bound_is_shown_but_never_ranked(tmp_path):
+    for seed in (0, 1):
+        for method in ("acr", "er", "joint"):
+            make_run(tmp_path, method, seed)
+    gathered = gather(find_runs(tmp_path))
+    bounds = [place for place, group in enumerate(gathered.groups) if group.is_bound]
+    assert [gathered.groups[place].method for place in bounds] == ["joint"]
+    for name in ("acc", "ood_acc", "seconds"):
+        ranks = leaders(gathered, name)
+        assert not set(bounds) & set(ranks)
+        assert sorted(ranks.values()) == [1, 2]
+    named = {card["label"] for cards in in_short(gathered).values() for card in cards}
+    assert named <= {"acr", "er"}
+    assert latex_table(gathered, "acc", "ACC").count("mathbf") == 1
+    assert "joint" in latex_table(gathered, "acc", "ACC")

@@ -117,9 +117,7 @@ def test_only_unfinished_runs_make_a_page_too(tmp_path):
 
 def test_joint_training_has_a_last_row_only(tmp_path):
     folder = make_run(tmp_path, "joint", 0)
-    results = json.loads((folder / "results.json").read_text())
-    results["stages"] = results["stages"][-1:]
-    (folder / "results.json").write_text(json.dumps(results))
+    assert len(json.loads((folder / "results.json").read_text())["stages"]) == 1
     make_run(tmp_path, "acr", 0)
     page = render(gather(find_runs(tmp_path)))
     assert "This could not be drawn" not in page

@@ -42,6 +42,12 @@ class Group:
         return str(self.runs[0].results["method"])
 
     @property
+    def is_bound(self) -> bool:
+        """Whether it saw all tasks at once: an upper bound to hold others against, not one that could come first."""
+        results = self.runs[0].results
+        return len(results["tasks"]) > 1 and len(results["stages"]) == 1
+
+    @property
     def place(self) -> tuple[str, int, str]:
         """Data set, buffer size, protocol."""
         results = self.runs[0].results
@@ -101,6 +107,11 @@ class Setting:
         """For a person."""
         buffer = f"buffer {self.buffer_size}" if self.buffer_size else "no memory"
         return f"{self.dataset} · {buffer} · {self.protocol}"
+
+    @property
+    def contenders(self) -> list[Group]:
+        """The groups among which one can come first: those that learned task by task."""
+        return [group for group in self.groups if not group.is_bound]
 
     @cached_property
     def scenarios(self) -> list[str]:

@@ -145,12 +145,13 @@ def latex_table(gathered: Gathered, name: str, title: str) -> str:
 def latex_column(setting: Setting, name: str) -> dict[str, str]:
     """The cells of one setting by label."""
     values = {group.label: group.figure(name) for group in setting.groups}
-    ranked = sorted({round(v.mean, 6) for v in values.values() if v.known}, reverse=True)
+    contenders = {group.label for group in setting.contenders}
+    ranked = sorted({round(v.mean, 6) for label, v in values.items() if v.known and label in contenders}, reverse=True)
     cells = {}
     for label, value in values.items():
         if not value.known:
             continue
-        place = ranked.index(round(value.mean, 6)) if len(ranked) > 1 else 2
+        place = ranked.index(round(value.mean, 6)) if len(ranked) > 1 and label in contenders else 2
         cells[label] = latex_cell(value, {0: r"\mathbf", 1: r"\underline"}.get(place, ""))
     return cells
 

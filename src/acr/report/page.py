@@ -116,17 +116,17 @@ def overview(gathered: Gathered) -> list[dict[str, Any]]:
     return rows
 
 
-LOW_IS_GOOD = {"cv_classes", "cv_tasks", "seconds"}
+LOW_IS_GOOD = {"cv_classes", "cv_tasks", "mean_corruption_error", "seconds"}
 
 
 def leaders(gathered: Gathered, name: str) -> dict[int, int]:
-    """Which rows come first and second in a figure, in a setting with at least two methods.
+    """Which rows come first and second in a figure, in a setting with at least two methods that learn task by task.
 
     A row that stands in several settings, as that of a method without memory does, has no one rank and gets none.
     """
     found: dict[int, int] = {}
     for setting in gathered.settings:
-        values = [(group.figure(name).mean, gathered.groups.index(group)) for group in setting.groups]
+        values = [(group.figure(name).mean, gathered.groups.index(group)) for group in setting.contenders]
         values = [pair for pair in values if not math.isnan(pair[0])]
         distinct = sorted({round(value, 6) for value, _ in values}, reverse=name not in LOW_IS_GOOD)[:2]
         if len(distinct) < 2:

@@ -163,7 +163,7 @@ def answer(
     """Who comes first in a figure, who second, and whether the intervals tell them apart."""
     from acr.report.estimates import in_words
 
-    ranked = [(group.figure(figure), group.label) for group in setting.groups]
+    ranked = [(group.figure(figure), group.label) for group in setting.contenders]
     ranked = sorted([r for r in ranked if r[0].known], key=lambda r: -good * r[0].mean)
     if not ranked:
         return None
