@@ -24,7 +24,7 @@ def test_every_method_can_be_probed(method):
     [("gem", 16), ("agem", 16), ("acr", 40), ("er", 40), ("gss", 40), ("gdumb", 40), ("soif", 40), ("hal", 40)],
 )
 def test_the_memory_in_the_middle_is_what_the_method_would_have_there(method, stored):
-    """GEM and A-GEM have given two of five tasks their eighth each; the others are full."""
+    """GEM and A-GEM have stored eight samples of each of two tasks; the others' memories are full."""
     config = make_config({**SMALL, "method": method})
     stream = TaskStream.split(load_data(config), config.tasks)
     made, context = build(config, stream)
