@@ -121,7 +121,8 @@ class HAL(ReplayMethod):
         """
         device, generator = self.context.device, self.context.generator
         noise = [torch.rand(self.context.image_shape, generator=generator("anchor", column)) for column in columns]
-        images, targets = torch.stack(noise).to(device), torch.tensor(columns, device=device)
+        images = torch.stack(noise).to(device, self.network.mean.dtype)
+        targets = torch.tensor(columns, device=device)
         phi = self.mean_embedding.to(device)
         for _ in range(self.options.anchor_steps):
             images = images.detach().requires_grad_()
