@@ -24,8 +24,8 @@ import acr
 from acr.config import make_config
 from acr.data.images import DataSet, ImageSet
 from acr.data.stream import TaskStream
-from acr.experiments.folder import RunFolder
-from acr.experiments.launch import build
+from acr.launch import build
+from acr.runs.writer import RunFolder
 from acr.training.checkpoint import Checkpoints
 from acr.training.trainer import Trainer
 

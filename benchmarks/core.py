@@ -22,7 +22,7 @@ from acr.data.stream import TaskStream
 from acr.data.views import Views
 from acr.evaluation.evaluator import BATCH, evaluate, predict
 from acr.evaluation.scenarios import StoredImages
-from acr.experiments.launch import build
+from acr.launch import build
 from acr.memory import Buffer, ConfidenceTable
 from acr.memory.policies import make_policy
 from acr.methods.method import Batch

@@ -16,10 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from acr.methods.gradient_similarity import gradient_similarity
-from acr.methods.metasp_influence import influences
-from acr.methods.ntk import ntk
-from acr.methods.soif_selection import KernelMachine, delete_rows, fit, row_weights
+from acr.methods.maths.gradient_similarity import gradient_similarity
+from acr.methods.maths.influence import influences
+from acr.methods.maths.ntk import ntk
+from acr.methods.maths.selection import KernelMachine, delete_rows, fit, row_weights
 
 
 class Block(nn.Module):

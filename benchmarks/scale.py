@@ -16,9 +16,9 @@ import torch
 
 from acr.config import make_config
 from acr.data.stream import TaskStream
-from acr.experiments.launch import build
+from acr.launch import build
+from acr.methods.bases import ReplayMethod
 from acr.methods.method import Batch
-from acr.methods.replay import ReplayMethod
 from acr.randomness import generator
 from acr.testing import toy_data
 

@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 
 from acr.config import RunConfig, make_config
-from acr.experiments.engines import cores, run_local
-from acr.experiments.records import Run
+from acr.runs.run import Run
+from acr.sweeps.engines import cores, run_local
 
 SIZES = ((10, 8), (20, 8))  # epochs, width
 RATES = (0.03, 0.1)

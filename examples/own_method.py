@@ -8,8 +8,8 @@ from torch import Tensor
 
 import acr
 from acr.config import MethodOptions
+from acr.methods.bases import ReplayMethod, ReplayOptions
 from acr.methods.method import Batch, register
-from acr.methods.replay import ReplayMethod, ReplayOptions
 
 
 class GentleReplayOptions(ReplayOptions):

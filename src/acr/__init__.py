@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from acr import losses, memory, metrics, networks
     from acr.data.images import ImageSet
     from acr.data.stream import TaskStream
-    from acr.experiments.launch import resume_run, run
-    from acr.experiments.records import Run, load_run
+    from acr.launch import resume_run, run
+    from acr.runs.run import Run, load_run
 
 _NAMES = {
     "ImageSet": "acr.data.images",
-    "Run": "acr.experiments.records",
+    "Run": "acr.runs.run",
     "TaskStream": "acr.data.stream",
-    "load_run": "acr.experiments.records",
-    "resume_run": "acr.experiments.launch",
-    "run": "acr.experiments.launch",
+    "load_run": "acr.runs.run",
+    "resume_run": "acr.launch",
+    "run": "acr.launch",
 }
 _MODULES = ("losses", "memory", "metrics", "networks")
 

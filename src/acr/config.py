@@ -207,8 +207,8 @@ def make_config(values: Mapping[str, Any], *, file: Mapping[str, Any] | None = N
     Unknown names and wrong values are refused with one sentence each.
     """
     from acr.data.catalog import find
-    from acr.methods.defaults import method_defaults
     from acr.methods.method import method_class
+    from acr.methods.paper_settings import method_defaults
 
     given = {**(file or {}), **values}
     method = method_class(str(given.get("method", "acr")))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-
-from acr.methods.method import REGISTRY
 from traces import (
     FILE,
     METHODS,
@@ -16,6 +14,8 @@ from traces import (
     plain_trace,
     trace,
 )
+
+from acr.methods.method import REGISTRY
 
 RECORDED = json.loads(FILE.read_text())
 MARGIN = 1000

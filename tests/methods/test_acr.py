@@ -7,7 +7,7 @@ import torch
 
 from acr.config import make_config
 from acr.data.stream import TaskStream
-from acr.experiments.launch import build
+from acr.launch import build
 from acr.losses import proxy_contrastive_loss
 from acr.methods.method import Batch
 from acr.randomness import generator

@@ -4,8 +4,8 @@ import pytest
 import torch
 from method_learning import Learning
 
-from acr.methods.defaults import PAPER_SETTINGS
 from acr.methods.method import REGISTRY, method_class
+from acr.methods.paper_settings import PAPER_SETTINGS
 from acr.testing import toy_data
 from acr.training.checkpoint import flatten, restore
 

@@ -7,7 +7,7 @@ from acr.errors import InputError
 from acr.memory import Buffer
 from acr.memory.policies import Reservoir
 from acr.methods.gdumb import GreedyBalanced
-from acr.methods.gdumb_fitting import learning_rates
+from acr.methods.maths.fitting import learning_rates
 
 QUICK = {"fit_epochs": 2}
 

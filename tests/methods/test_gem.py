@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from method_learning import Learning
 
 from acr.methods import gem as gem_module
-from acr.methods.gradients import flat_gradient, project_agem, project_gem
+from acr.methods.maths.gradients import flat_gradient, project_agem, project_gem
 
 
 def flat(network):

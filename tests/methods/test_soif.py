@@ -61,7 +61,7 @@ def test_surviving_new_samples_take_the_slots_of_deleted_ones(monkeypatch, quirk
 
 
 def fresh_kernel(method):
-    from acr.methods.ntk import symmetric_kernel
+    from acr.methods.maths.ntk import symmetric_kernel
 
     return symmetric_kernel(method.network.normalise(method.buffer.images))
 

@@ -7,7 +7,7 @@ import numpy as np
 import yaml
 
 from acr.config import make_config
-from acr.experiments.folder import EVENTS, SCHEMA, RunFolder
+from acr.runs.writer import EVENTS, SCHEMA, RunFolder
 from acr.shift import PAPER_CORRUPTIONS, corrupt
 
 LEVEL = {"acr": 0.82, "er": 0.72, "gem": 0.6, "agem": 0.5, "gss": 0.55, "gdumb": 0.58, "hal": 0.62, "finetune": 0.2}

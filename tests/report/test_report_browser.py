@@ -3,8 +3,8 @@
 import pytest
 from fabricated import make_run
 
-from acr.experiments.records import find_runs
 from acr.report.page import write_page
+from acr.runs.run import find_runs
 
 SECTIONS = ("overview", "scatter", "stages", "matrices", "corruptions", "classes", "confusion", "memory", "balance",
             "confidence", "cost", "configs", "commands", "runs")  # fmt: skip

@@ -8,17 +8,17 @@ from fabricated import make_run, make_sweep
 
 from acr.cli import main
 from acr.config import make_config
-from acr.experiments.records import Run, find_runs
 from acr.report import again
 from acr.report.class_charts import class_accuracy, class_change
-from acr.report.data import gather
 from acr.report.estimates import estimate
 from acr.report.exports import latex_table
 from acr.report.figures import write_figures
+from acr.report.groups import gather
 from acr.report.page import leaders
 from acr.report.pictures import TILES, memory_of, share_out
 from acr.report.sections import in_short
 from acr.report.shift_charts import corruption_estimate, spread
+from acr.runs.run import Run, find_runs
 
 
 def test_interval_by_hand():

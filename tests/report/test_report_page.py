@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from fabricated import LEVEL, make_run
 
-from acr.experiments.records import find_runs, load_run
-from acr.report.data import gather
 from acr.report.estimates import in_words
+from acr.report.groups import gather
 from acr.report.page import embedded, render, write_page
+from acr.runs.run import find_runs, load_run
 from acr.shift import PAPER_CORRUPTIONS
 
 NASTY = "<script>alert(1)</script>"

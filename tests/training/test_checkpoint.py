@@ -5,7 +5,7 @@ import warnings
 import pytest
 import torch
 
-from acr import files
+from acr.storage import files
 from acr.training.checkpoint import CheckpointError, Checkpoints, clone_state, flatten, restore
 
 

@@ -5,7 +5,7 @@ import torch
 
 import acr
 from acr.errors import InputError
-from acr.experiments.launch import execute, make_config
+from acr.launch import execute, make_config
 from acr.training.trainer import Diverged, Trainer
 
 SMALL = {"epochs": 2, "width": 2, "batch_size": 32, "samples_per_class": None, "buffer_size": 20, "ood_every": "never"}
@@ -80,7 +80,7 @@ def test_finished_run_is_found_and_fresh_makes_another(tmp_path):
 def test_config_of_a_run_folder_runs_again_as_it_is(tmp_path):
     first = acr.run(method="er", out=tmp_path / "a", **SMALL)
     from acr.config import read_config_file
-    from acr.experiments.launch import run_config
+    from acr.launch import run_config
 
     values = read_config_file(first.folder / "config.yaml")
     again = run_config(make_config({"out": tmp_path / "b"}, file=values))
@@ -101,7 +101,7 @@ def test_a_folder_of_another_config_is_refused_with_the_difference(tmp_path):
 
 def test_a_folder_is_written_by_one_process_at_a_time(tmp_path):
     from acr.errors import AcrError
-    from acr.experiments.folder import RunFolder
+    from acr.runs.writer import RunFolder
 
     config = make_config({"method": "finetune", "out": tmp_path, **SMALL})
     held = RunFolder.open(tmp_path / "run", config)
@@ -137,7 +137,7 @@ def test_events_survive_a_torn_line(tmp_path):
     whole = list(run.events())
     path.write_bytes(path.read_bytes() + b'{"event": "st')
     assert list(run.events()) == whole
-    from acr.experiments.folder import RunFolder
+    from acr.runs.writer import RunFolder
 
     folder = RunFolder.open(run.folder, run.config)
     folder.event("note")

@@ -11,8 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from acr.errors import InputError
-from acr.experiments.records import load_run
 from acr.report.compare import compare_runs
+from acr.runs.run import load_run
 
 
 def compare(

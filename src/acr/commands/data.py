@@ -38,7 +38,7 @@ def list_datasets(*, data_root: Root = None, data_cache: Cache = None) -> None:
 
 def fetch(name: Name, *, data_root: Root = None, data_cache: Cache = None, quiet: Quiet = False) -> None:
     """Download a data set from its publisher, or say how to get it."""
-    from acr.data.fetch import fetch as download
+    from acr.data.readers.fetch import fetch as download
 
     print(f"{name} lies in {download(name, data_root, data_cache=data_cache, quiet=quiet)}")
 
@@ -52,7 +52,7 @@ def check(
     quiet: Quiet = False,
 ) -> None:
     """Check a data set: counts, classes, sizes, mean and deviation, duplicates, unreadable files."""
-    from acr.data.check import check as look
+    from acr.data.inspect import check as look
 
     report = look(name, data_root=data_root, data_cache=data_cache, image_size=image_size, quiet=quiet)
     for fact, value in report.facts.items():
@@ -82,7 +82,7 @@ def show(
     """Draw a sheet of a data set's images."""
     from acr.data.catalog import find
     from acr.data.loading import load_dataset
-    from acr.data.sheet import draw, draw_views
+    from acr.data.sheets import draw, draw_views
     from acr.data.stream import TaskStream
     from acr.data.views import Views
 

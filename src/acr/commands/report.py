@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from acr.errors import InputError
-from acr.experiments.records import find_runs
+from acr.runs.run import find_runs
 
 
 def report(
@@ -19,9 +19,9 @@ def report(
     figures: Annotated[Path | None, Parameter(help="Also draw figures as PDF, PNG and SVG into this folder.")] = None,
 ) -> None:
     """Show runs on one self-contained page: who wins, what is forgotten, what the memory holds, what it cost."""
-    from acr import files
-    from acr.report.data import gather
+    from acr.report.groups import gather
     from acr.report.page import render
+    from acr.storage import files
 
     if not runs:
         raise InputError("Which runs? Give run folders, or folders of them: acr report runs")

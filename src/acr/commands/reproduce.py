@@ -9,11 +9,11 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from acr.commands.sweep import allowed_jobs, show_estimate, show_report
-from acr.experiments.engines import cores, make_engine
-from acr.experiments.overview import Overview
-from acr.experiments.reproduce import ProtocolChoice, Scale, make_plan, write_reproduction
-from acr.experiments.sweep import run_sweep
-from acr.report.formats import print_table
+from acr.reproduce.formats import print_table
+from acr.reproduce.plan import ProtocolChoice, Scale, make_plan, write_reproduction
+from acr.sweeps.engines import cores, make_engine
+from acr.sweeps.progress import Overview
+from acr.sweeps.sweep import run_sweep
 
 
 def reproduce(

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from acr.commands.data import Cache, Name, Quiet, Root, Sheet, save_picture
 from acr.config import RunConfig, make_config
-from acr.experiments.launch import load_data
+from acr.launch import load_data
 from acr.shift.severities import CORRUPTIONS, PAPER_CORRUPTIONS, constants_for
 
 Corruptions = Annotated[str | None, Parameter(help="Names, such as fog,snow; the data set's default if not given.")]

@@ -12,10 +12,10 @@ from rich.markup import escape
 
 from acr.config import RunConfig
 from acr.errors import AcrError, InputError
-from acr.experiments.engines import Job, cores, make_engine
-from acr.experiments.overview import Overview, duration
-from acr.experiments.recipe import find_recipe
-from acr.experiments.sweep import Report, is_finished, placed, run_sweep
+from acr.sweeps.engines import Job, cores, make_engine
+from acr.sweeps.progress import Overview, duration
+from acr.sweeps.recipe import find_recipe
+from acr.sweeps.sweep import Report, is_finished, placed, run_sweep
 
 Engine = Literal["local", "ray"]
 
@@ -61,7 +61,7 @@ def allowed_jobs(wanted: int | None, limit: int | None) -> int | None:
 
 def show_estimate(configs: list[RunConfig], jobs: int | None) -> None:
     """Number of runs, how many are finished, and about how long and how large the rest is."""
-    from acr.experiments.probe import estimate
+    from acr.sweeps.cost_estimate import estimate
 
     missing = [config for config in configs if not is_finished(Job(placed(config)))]
     print(f"{len(configs) - len(missing)} finished already, {len(missing)} to run.")

@@ -126,7 +126,7 @@ class ImageSet:
         Classes are numbered in natural order of their folders' names. Unreadable files are an error that names them,
         or left out with ``skip_broken``.
         """
-        from acr.data.bring import images_of_folder
+        from acr.data.adapters import images_of_folder
 
         return images_of_folder(Path(folder), image_size, skip_broken=skip_broken, quiet=quiet)
 
@@ -138,7 +138,7 @@ class ImageSet:
         ``fine_label``. An image is a PIL image, an array or a tensor (uint8, or floats in 0..1). Images of unequal
         sizes need an ``image_size``. Grey images stay grey if all are.
         """
-        from acr.data.bring import images_of_dataset
+        from acr.data.adapters import images_of_dataset
 
         return images_of_dataset(dataset, image_size, quiet=quiet)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acr.data.catalog import CATALOG, DataSpec
-from acr.data.location import locate
+from acr.storage.location import locate
 
 
 @dataclass(frozen=True)

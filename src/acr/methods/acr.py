@@ -22,8 +22,8 @@ from torch import Tensor
 from acr.config import MethodOptions
 from acr.data.views import join
 from acr.losses import proxy_contrastive_loss
+from acr.methods.bases import PolicyName, ReplayMethod, ReplayOptions, SecondView
 from acr.methods.method import Batch, Context
-from acr.methods.replay import PolicyName, ReplayMethod, ReplayOptions, SecondView
 from acr.networks import Network, ProxyHead
 
 

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acr.methods.episodic import EpisodicMethod
-from acr.methods.gradients import assign_gradient, project_agem
+from acr.methods.maths.gradients import assign_gradient, project_agem
 from acr.methods.method import Batch
 
 

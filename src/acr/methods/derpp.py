@@ -22,8 +22,8 @@ from torch import Tensor
 
 from acr.config import MethodOptions
 from acr.memory.policies import Reservoir
+from acr.methods.bases import MemoryMethod
 from acr.methods.method import Batch
-from acr.methods.replay import MemoryMethod
 
 
 class DERppOptions(MethodOptions):

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from acr.config import MethodOptions
 from acr.data.stream import Task
-from acr.methods.gradients import flat_gradient
-from acr.methods.replay import MemoryMethod
+from acr.methods.bases import MemoryMethod
+from acr.methods.maths.gradients import flat_gradient
 
 
 class EpisodicMethod(MemoryMethod):

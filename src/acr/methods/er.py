@@ -20,8 +20,8 @@ from torch import Tensor
 
 from acr.config import MethodOptions
 from acr.data.views import join
+from acr.methods.bases import ReplayMethod, ReplayOptions, SecondView
 from acr.methods.method import Batch
-from acr.methods.replay import ReplayMethod, ReplayOptions, SecondView
 
 
 class EROptions(ReplayOptions):

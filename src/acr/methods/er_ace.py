@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from acr.losses import masked_cross_entropy
+from acr.methods.bases import ReplayMethod
 from acr.methods.method import Batch
-from acr.methods.replay import ReplayMethod
 
 
 class ERACE(ReplayMethod):

@@ -29,9 +29,9 @@ from acr.data.stream import Task
 from acr.errors import InputError
 from acr.memory import Buffer
 from acr.memory.policies import Policy, Reservoir
-from acr.methods.gdumb_fitting import cutmix, learning_rates
+from acr.methods.bases import MemoryMethod
+from acr.methods.maths.fitting import cutmix, learning_rates
 from acr.methods.method import Batch, Context
-from acr.methods.replay import MemoryMethod
 from acr.networks import Network
 
 FEWEST_EPOCHS = 10

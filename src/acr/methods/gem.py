@@ -24,7 +24,7 @@ from torch import Tensor
 
 from acr.config import MethodOptions
 from acr.methods.episodic import EpisodicMethod
-from acr.methods.gradients import assign_gradient, project_gem
+from acr.methods.maths.gradients import assign_gradient, project_gem
 from acr.methods.method import Batch
 
 LARGEST_PASS = 512

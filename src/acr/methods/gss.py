@@ -22,9 +22,9 @@ from pydantic import Field
 from torch import Tensor
 
 from acr.config import MethodOptions
-from acr.methods.gradient_similarity import gradient_similarity
+from acr.methods.bases import MemoryMethod
+from acr.methods.maths.gradient_similarity import gradient_similarity
 from acr.methods.method import Batch
-from acr.methods.replay import MemoryMethod
 
 FIRST_SCORE = 0.1
 """Score of samples that come when there is nothing to compare them with."""

@@ -25,9 +25,9 @@ from torch.func import functional_call, vmap
 
 from acr.config import MethodOptions, RunConfig
 from acr.data.stream import Task
-from acr.methods.hindsight import hindsight_loss
+from acr.methods.bases import ReplayMethod, ReplayOptions
+from acr.methods.maths.hindsight import hindsight_loss
 from acr.methods.method import Batch, Context
-from acr.methods.replay import ReplayMethod, ReplayOptions
 from acr.networks import Network
 
 Parameters = dict[str, Tensor]

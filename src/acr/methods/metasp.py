@@ -28,9 +28,9 @@ from acr.config import MethodOptions
 from acr.data.stream import Task
 from acr.data.views import join
 from acr.memory.policies import Reservoir
-from acr.methods.metasp_influence import influences, kmeans_pick, loss_weights, normalise, pareto_weights
+from acr.methods.bases import MemoryMethod
+from acr.methods.maths.influence import influences, kmeans_pick, loss_weights, normalise, pareto_weights
 from acr.methods.method import Batch, Context
-from acr.methods.replay import MemoryMethod
 from acr.networks import Network
 
 UNKNOWN = 1.0

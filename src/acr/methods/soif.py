@@ -22,10 +22,10 @@ from pydantic import Field
 from torch import Tensor
 
 from acr.config import MethodOptions
+from acr.methods.bases import MemoryMethod
+from acr.methods.maths.ntk import KernelCache
+from acr.methods.maths.selection import select_rows
 from acr.methods.method import Batch, Context
-from acr.methods.ntk import KernelCache
-from acr.methods.replay import MemoryMethod
-from acr.methods.soif_selection import select_rows
 from acr.networks import Network
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from acr.evaluation import metrics
-from acr.report.data import Group, Matrix, Setting
+from acr import metrics
 from acr.report.estimates import Estimate, in_words, rounded
+from acr.report.groups import Group, Matrix, Setting
 from acr.report.style import Look, nice
 
 Json = dict[str, Any]

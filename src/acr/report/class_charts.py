@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from acr.errors import InputError
-from acr.experiments.records import Run
 from acr.report.charts import Json, Variant, axis, percent, plain, plot
-from acr.report.data import Group, Setting
 from acr.report.estimates import in_words, number, rounded
+from acr.report.groups import Group, Setting
 from acr.report.style import Look
+from acr.runs.run import Run
 
 Array = npt.NDArray[Any]
 DIVERGING = [[0.0, "#B2182B"], [0.25, "#EF9A7A"], [0.5, "#F4F4F4"], [0.75, "#7FB6D9"], [1.0, "#2166AC"]]

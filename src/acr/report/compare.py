@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from acr.evaluation.metrics import average_accuracy
-from acr.experiments.records import Run
+from acr.metrics import average_accuracy
 from acr.report.tables import COLUMNS, cell
+from acr.runs.run import Run
 
 
 @dataclass(frozen=True)

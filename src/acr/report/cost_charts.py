@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from acr.experiments.records import Run
 from acr.report.charts import Json, Variant, axis, plain, plot
-from acr.report.data import Group, Setting
 from acr.report.estimates import in_words, number, rounded
+from acr.report.groups import Group, Setting
 from acr.report.style import Look
+from acr.runs.run import Run
 
 POINTS = 120
 """Points of a line; a longer series is thinned evenly."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from acr.errors import InputError
-from acr.report.data import ASIDE, gather, show
+from acr.report.groups import ASIDE, gather, show
 from acr.report.live import LiveRun, Watch
 from acr.report.live_charts import live_panels, matrix_panel
 from acr.report.page import render
@@ -96,7 +96,7 @@ class Dashboard:
 
     def report(self) -> str:
         """The report page, made anew when a run was added, finished, changed or removed."""
-        from acr.experiments.records import Run
+        from acr.runs.run import Run
 
         with self._lock:
             runs = [run for run in self.runs if (run.folder / "config.yaml").exists()]

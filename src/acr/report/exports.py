@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from acr import files
 from acr.report.charts import PANELS
-from acr.report.data import Gathered, Group, Setting
 from acr.report.estimates import Estimate
+from acr.report.groups import Gathered, Group, Setting
 from acr.report.tables import COLUMNS
+from acr.storage import files
 
 PLACE = ("label", "method", "dataset", "buffer_size", "protocol")
 

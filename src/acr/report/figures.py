@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from acr import files
 from acr.report.charts import PANELS, known
-from acr.report.data import Gathered, Group, Setting
+from acr.report.groups import Gathered, Group, Setting
 from acr.report.shift_charts import corruption_estimate
 from acr.report.style import Look, looks
+from acr.storage import files
 
 FORMATS = ("pdf", "png", "svg")
 STYLE: dict[Any, Any] = {

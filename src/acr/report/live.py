@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from acr.config import read_config_file
-from acr.experiments.folder import CONFIG, EVENTS, RESULTS
+from acr.runs.writer import CONFIG, EVENTS, RESULTS
 
 SILENT = 180.0
 """Seconds without an event after which a run is called silent: it may have been killed."""

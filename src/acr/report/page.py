@@ -13,16 +13,16 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
 
-from acr import files
 from acr._version import __version__
-from acr.experiments.records import Run
-from acr.report import again, pictures
+from acr.report import rerun, pictures
 from acr.report.charts import Json
-from acr.report.data import Gathered, Group, gather, show
 from acr.report.estimates import in_words
+from acr.report.groups import Gathered, Group, gather, show
 from acr.report.sections import Section, chart_json, in_short, sections
 from acr.report.style import looks, nice
 from acr.report.tables import COLUMNS, PERCENT
+from acr.runs.run import Run
+from acr.storage import files
 
 
 def write_page(runs: Sequence[Run], path: Path) -> Path:
@@ -152,5 +152,5 @@ def configs(groups: Sequence[Group]) -> dict[str, Any]:
 
 def commands(gathered: Gathered) -> str:
     """Lines that make every run again, and then this page."""
-    lines = [again.command(run, Path("runs")) for run in gathered.runs]
+    lines = [rerun.command(run, Path("runs")) for run in gathered.runs]
     return "\n".join([*lines, "acr report runs -o report.html"])

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from acr.experiments.records import Run
 from acr.report.class_charts import load_arrays
-from acr.report.data import Gathered, Group, Setting
 from acr.report.estimates import rounded
+from acr.report.groups import Gathered, Group, Setting
+from acr.runs.run import Run
 
 Bytes = npt.NDArray[np.uint8]
 TILES = 200

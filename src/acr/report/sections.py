@@ -8,7 +8,7 @@ from typing import Any
 
 from acr.report import charts, class_charts, cost_charts, shift_charts
 from acr.report.charts import Json, Variant
-from acr.report.data import Gathered, Setting
+from acr.report.groups import Gathered, Setting
 from acr.report.style import Look, nice
 
 Options = list[tuple[str, str]]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from acr.evaluation import metrics
+from acr import metrics
 from acr.report.charts import NO_SHIFT, Json, Variant, axis, error_bars, known, percent, plain, plot
-from acr.report.data import Group, Setting
 from acr.report.estimates import Estimate, estimate, in_words
+from acr.report.groups import Group, Setting
 from acr.report.style import Look
 
 

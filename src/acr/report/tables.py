@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from acr.experiments.records import Run
+from acr.runs.run import Run
 
 COLUMNS: dict[str, tuple[str, str]] = {
     "acc": ("ACC %", "mean accuracy over all tasks at the end"),

@@ -22,14 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from acr.data.cache import Entry, Writer, open_or_build
-from acr.data.decoding import usable_cores
 from acr.data.images import Images, ImageSet
-from acr.data.location import cache_folder
-from acr.data.progress import progress
+from acr.data.readers.decoding import usable_cores
 from acr.errors import AcrError, InputError
 from acr.shift.corruptions import corrupt
 from acr.shift.severities import PAPER_CORRUPTIONS, constants_for
+from acr.storage.cache import Entry, Writer, open_or_build
+from acr.storage.location import cache_folder
+from acr.storage.progress import progress
 
 ALGORITHM = 1
 """Raised when a change of the corruptions changes their bytes, so that old copies are not taken for new ones."""

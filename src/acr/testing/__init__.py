@@ -5,6 +5,6 @@ print(check_method(MyMethod))
 """
 
 from acr.testing.conformance import CHECKS, ConformanceReport, check_method
-from acr.testing.data import toy_data
+from acr.testing.toy_data import toy_data
 
 __all__ = ["CHECKS", "ConformanceReport", "check_method", "toy_data"]

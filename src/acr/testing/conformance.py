@@ -25,9 +25,9 @@ from acr.data.stream import TaskStream
 from acr.errors import AcrError
 from acr.methods.method import REGISTRY, Method, method_class, method_names, register
 from acr.testing.budget import check_memory, memory_bytes
-from acr.testing.data import toy_data
 from acr.testing.poison import PoisonedStream
 from acr.testing.rehearsal import Rehearsal, different_tensors, first_difference
+from acr.testing.toy_data import toy_data
 from acr.training.checkpoint import Checkpoints
 
 TASKS = ((0, 1), (2, 3), (4, 5))

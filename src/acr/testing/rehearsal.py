@@ -12,9 +12,9 @@ from torch import Tensor
 
 from acr.config import RunConfig
 from acr.data.stream import Task, TaskStream
-from acr.experiments.folder import RunFolder
-from acr.experiments.launch import build
+from acr.launch import build
 from acr.methods.method import Batch, Method
+from acr.runs.writer import RunFolder
 from acr.testing.poison import PoisonedStream
 from acr.training.checkpoint import Checkpoints, clone_state, flatten
 from acr.training.trainer import Position, Trainer

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acr import files
 from acr.errors import AcrError
+from acr.storage import files
 
 SCHEMA = 1
 PARTS = ("tensors.safetensors", "state.json")

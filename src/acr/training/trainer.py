@@ -23,9 +23,9 @@ from acr.data.stream import Task, TaskStream
 from acr.errors import AcrError
 from acr.evaluation.evaluator import evaluate
 from acr.evaluation.scenarios import Scenario
-from acr.experiments.folder import RunFolder
 from acr.methods.method import Batch, Context, Method
 from acr.randomness import generator
+from acr.runs.writer import RunFolder
 from acr.training.checkpoint import Checkpoints
 from acr.training.progress import RunProgress
 from acr.training.telemetry import Telemetry

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from acr.data.catalog import CATALOG, DataSpec, Request
-from acr.data.decoded import Arrays, from_arrays
-from acr.data.decoding import floats_to_bytes
 from acr.data.images import DataSet, Images, ImageSet
-from acr.data.tree import FolderTree, Tree, open_tree
+from acr.data.readers.decoding import floats_to_bytes
+from acr.data.readers.file_tree import FolderTree, Tree, open_tree
+from acr.data.sources.build import Arrays, from_arrays
 from acr.errors import InputError
 
 NAMES = (

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from acr.data import pickles
-from acr.data.archives import is_archive, read_members
 from acr.data.catalog import CATALOG, Request
-from acr.data.decoded import Arrays, files_identity, from_arrays
 from acr.data.images import DataSet, Images, ImageSet, Labels
-from acr.data.location import require
+from acr.data.readers import pickles
+from acr.data.readers.archives import is_archive, read_members
+from acr.data.sources.build import Arrays, files_identity, from_arrays
 from acr.errors import InputError
+from acr.storage.location import require
 
 PIXELS = 3 * 32 * 32
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from posixpath import splitext
 
 from acr.data.catalog import CATALOG, Request
-from acr.data.decoded import Listing, from_files
-from acr.data.decoding import endings
 from acr.data.images import DataSet
-from acr.data.tree import Tree, common_prefix, natural, open_tree
+from acr.data.readers.decoding import endings
+from acr.data.readers.file_tree import Tree, common_prefix, natural, open_tree
+from acr.data.sources.build import Listing, from_files
 from acr.errors import InputError
 
 TRAIN = ("train", "training")

@@ -20,13 +20,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from acr.data.catalog import CATALOG, Request
-from acr.data.decoded import Listing, from_files
 from acr.data.images import DataSet
-from acr.data.location import require
+from acr.data.readers.file_tree import Tree, common_prefix, file_name, natural, open_tree
 from acr.data.sources.arrays import load_named
+from acr.data.sources.build import Listing, from_files
 from acr.data.sources.folder import TEST, TRAIN, by_class, parts, pictures
-from acr.data.tree import Tree, common_prefix, file_name, natural, open_tree
 from acr.errors import InputError
+from acr.storage.location import require
 
 TRAIN_IMAGES, TEST_IMAGES = 500, 100
 

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from acr.data.catalog import CATALOG, DataSpec, Request
-from acr.data.decoded import Arrays, Listing, from_arrays, from_files
-from acr.data.decoding import resize
 from acr.data.images import DataSet, ImageSet
-from acr.data.location import require
+from acr.data.readers.decoding import resize
+from acr.data.readers.file_tree import Tree, file_name, natural, open_tree
 from acr.data.sources.arrays import read_array, to_images
+from acr.data.sources.build import Arrays, Listing, from_arrays, from_files
 from acr.data.sources.folder import by_class, pictures
-from acr.data.tree import Tree, file_name, natural, open_tree
 from acr.errors import InputError
+from acr.storage.location import require
 
 ANNOTATIONS = "val/val_annotations.txt"
 

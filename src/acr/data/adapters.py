@@ -1,0 +1,124 @@
+"""Images that people bring from Python: a folder, or a data set object of another library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from acr.data.images import Images, ImageSet
+from acr.data.readers.decoding import decode_files, fit, floats_to_bytes, resize, to_array, to_rgb
+from acr.data.readers.file_tree import natural, open_tree
+from acr.data.sources.build import list_broken
+from acr.data.sources.folder import by_class, pictures
+from acr.errors import InputError
+from acr.storage.cache import Writer
+from acr.storage.progress import progress
+
+IMAGE_KEYS = ("image", "img")
+LABEL_KEYS = ("label", "labels", "fine_label")
+
+
+def images_of_folder(folder: Path, size: int, *, skip_broken: bool, quiet: bool) -> ImageSet:
+    """See :meth:`ImageSet.from_folder`."""
+    tree = open_tree(folder.expanduser())
+    try:
+        rows = by_class(pictures(tree.names), "")
+        if not rows:
+            raise InputError(f"{folder} holds no images in class folders ({folder}/<class>/*).")
+        classes = sorted({label for label, _ in rows}, key=natural)
+        number = {label: i for i, label in enumerate(classes)}
+        labels = np.array([number[label] for label, _ in rows], dtype=np.int64)
+        with TemporaryDirectory() as scratch:
+            writer = Writer(Path(scratch))
+            writer.create("images", (len(rows), 3, size, size), np.uint8)
+            broken = decode_files(tree, [name for _, name in rows], writer.path("images"), size, quiet=quiet)
+            images = np.load(writer.path("images"), allow_pickle=False)
+    finally:
+        tree.close()
+    if broken and not skip_broken:
+        listed = list_broken([(rows[row][1], reason) for row, reason in sorted(broken.items())])
+        raise InputError(f"{folder}: {len(broken)} unreadable files:{listed}\nLeave them out with skip_broken=True.")
+    good = np.array([row for row in range(len(rows)) if row not in broken], dtype=np.int64)
+    if broken:
+        images, labels = images[good], labels[good]
+    return ImageSet(images, labels, dict(enumerate(classes)))
+
+
+def images_of_dataset(dataset: Any, size: int | None, *, quiet: bool) -> ImageSet:
+    """See :meth:`ImageSet.from_dataset`."""
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        raise InputError("from_dataset takes a map-style data set: one with a length, whose items are found by number.")
+    images: list[Images] = []
+    labels: list[Any] = []
+    label_key = ""
+    with progress("Reading images", len(dataset), quiet=quiet) as advance:
+        for position in range(len(dataset)):
+            image, label, label_key = _parts(dataset[position], position)
+            images.append(_pixels(image, size, position))
+            labels.append(label.item() if hasattr(label, "item") else label)
+            advance(1)
+    if not images:
+        raise InputError("from_dataset was given an empty data set.")
+    shapes = {image.shape[1:] for image in images}
+    if len(shapes) > 1:
+        raise InputError(f"Images have {len(shapes)} sizes, such as {sorted(shapes)[:2]}; give an image_size.")
+    if len({len(image) for image in images}) > 1:
+        images = [np.repeat(image, 3, axis=0) if len(image) == 1 else image for image in images]
+    return ImageSet.from_arrays(np.stack(images), labels, _class_names(dataset, label_key))
+
+
+def _parts(item: Any, position: int) -> tuple[Any, Any, str]:
+    if isinstance(item, Mapping):
+        image_key = next((key for key in IMAGE_KEYS if key in item), None)
+        label_key = next((key for key in LABEL_KEYS if key in item), None)
+        if image_key is None or label_key is None:
+            raise InputError(
+                f"Item {position} has the keys {', '.join(map(str, item))}; it needs one of {', '.join(IMAGE_KEYS)} "
+                f"and one of {', '.join(LABEL_KEYS)}."
+            )
+        return item[image_key], item[label_key], label_key
+    if isinstance(item, (tuple, list)) and len(item) >= 2:
+        return item[0], item[1], ""
+    raise InputError(f"Item {position} is a {type(item).__name__}, not a pair (image, label) or a dict.")
+
+
+def _pixels(image: Any, size: int | None, position: int) -> Images:
+    """The image as uint8 ``C x H x W``."""
+    if isinstance(image, Image.Image):
+        grey = image.mode in ("1", "L", "I", "F") or image.mode.startswith("I;16")
+        picture = to_rgb(image)
+        pixels = to_array(fit(picture, size) if size else picture)
+        return pixels[:1] if grey else pixels
+    values = np.asarray(image)
+    if np.issubdtype(values.dtype, np.floating):
+        if values.size and not (values.min() >= 0 and values.max() <= 1):
+            raise InputError(
+                f"Image {position} has floats from {values.min():g} to {values.max():g}, not in 0..1: take the "
+                "normalisation out of the data set's transform; the network normalises by itself."
+            )
+        values = floats_to_bytes(values)
+    if values.dtype != np.uint8 or values.ndim not in (2, 3):
+        raise InputError(f"Image {position} is {values.dtype} of shape {values.shape}; images are uint8, H x W (x C).")
+    if values.ndim == 2:
+        pixels = values[None]
+    elif values.shape[0] in (1, 3):
+        pixels = values
+    elif values.shape[2] in (1, 3):
+        pixels = np.ascontiguousarray(values.transpose(2, 0, 1))
+    else:
+        raise InputError(f"Image {position} has the shape {values.shape}: 1 or 3 channels, first or last.")
+    return resize(pixels[None], size)[0] if size else pixels
+
+
+def _class_names(dataset: Any, label_key: str) -> dict[int, str]:
+    """As torchvision (``classes``) or Hugging Face (``features[...].names``) give them."""
+    names = getattr(dataset, "classes", None)
+    features = getattr(dataset, "features", None)
+    if names is None and label_key and isinstance(features, Mapping):
+        names = getattr(features.get(label_key), "names", None)
+    return {i: str(name) for i, name in enumerate(names)} if isinstance(names, (list, tuple)) else {}

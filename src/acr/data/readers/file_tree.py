@@ -1,0 +1,163 @@
+"""Files below a folder or inside a zip, by one interface: their names, their identity, their bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import threading
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import IO, Protocol
+
+from acr.data.readers.archives import open_zip
+from acr.errors import InputError
+
+
+class Tree(Protocol):
+    """Names are relative to the root, with ``/`` between parts, in natural order."""
+
+    root: Path
+    names: list[str]
+
+    def identity(self, names: Iterable[str] | None = None) -> str:
+        """Changes when any of these files (all of them by default) changes, comes or goes."""
+
+    def open(self, name: str) -> IO[bytes]:
+        """The file, for reading."""
+
+    def close(self) -> None:
+        """Let go of what is open."""
+
+
+def natural(text: str) -> tuple[object, ...]:
+    """A sorting key in which ``class2`` comes before ``class10``.
+
+    >>> sorted(["b", "class10", "class2", "A"], key=natural)
+    ['A', 'b', 'class2', 'class10']
+    """
+    parts = re.split(r"(\d+)", text.casefold())
+    return (tuple((1, int(part), "") if part.isdigit() and part.isascii() else (0, 0, part) for part in parts), text)
+
+
+def file_name(name: str) -> str:
+    """The last part of a name. Plain text work: with 100,000 names path objects would cost seconds."""
+    return name.rpartition("/")[2]
+
+
+def open_tree(path: Path) -> Tree:
+    """The tree of a folder or of a zip file."""
+    if path.is_dir():
+        return FolderTree(path)
+    if path.is_file() and zipfile.is_zipfile(path):
+        return ZipTree(path)
+    if path.is_file():
+        raise InputError(f"{path} is neither a folder nor a sound zip file.")
+    raise InputError(f"There is no {path}.")
+
+
+class FolderTree:
+    """All files below a folder but hidden ones. Links are followed, each folder once.
+
+    Without ``listed`` the files are not looked for: enough for opening them by names known already.
+    """
+
+    def __init__(self, root: Path, *, listed: bool = True) -> None:
+        self.root = root
+        self._marks: dict[str, tuple[int, int, int]] = {}
+        seen: set[tuple[int, int]] = set()
+
+        def walk(folder: str, prefix: str) -> None:
+            status = os.stat(folder)
+            if (status.st_dev, status.st_ino) in seen:
+                return
+            seen.add((status.st_dev, status.st_ino))
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.name.startswith("."):
+                        continue
+                    if entry.is_dir():
+                        walk(entry.path, f"{prefix}{entry.name}/")
+                    else:
+                        self._marks[prefix + entry.name] = _mark(entry)
+
+        if listed:
+            walk(str(root), "")
+        self.names = sorted(self._marks, key=natural)
+
+    def identity(self, names: Iterable[str] | None = None) -> str:
+        """Of path, names, sizes, times of change, and permissions (a file made readable is another file to us)."""
+        chosen = self.names if names is None else names
+        return _digest(str(self.root.resolve()), ((name, self._marks[name]) for name in chosen))
+
+    def open(self, name: str) -> IO[bytes]:
+        """The file, for reading."""
+        return (self.root / name).open("rb")
+
+    def close(self) -> None:
+        """Nothing stays open."""
+
+
+class ZipTree:
+    """The files of a zip, read in place. Usable from several threads."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._opening = open_zip(root)
+        self._zip = self._opening.__enter__()
+        self._lock = threading.Lock()
+        self.names = sorted(
+            (
+                member.filename
+                for member in self._zip.infolist()
+                if not member.is_dir() and not any(p.startswith((".", "__MACOSX")) for p in member.filename.split("/"))
+            ),
+            key=natural,
+        )
+
+    def identity(self, names: Iterable[str] | None = None) -> str:
+        """Of the zip's path, size and time of change, and the names and checksums within."""
+        status = self.root.stat()
+        chosen = self.names if names is None else names
+        head = f"{self.root.resolve()}:{status.st_size}:{status.st_mtime_ns}"
+        return _digest(head, ((name, (info := self._zip.getinfo(name)).file_size, info.CRC) for name in chosen))
+
+    def open(self, name: str) -> IO[bytes]:
+        """The file, for reading; its checksum is verified at its end."""
+        with self._lock:
+            return self._zip.open(name)
+
+    def close(self) -> None:
+        """Close the zip."""
+        self._zip.close()
+
+
+def common_prefix(names: Iterable[str], stop: Callable[[str], bool] = lambda part: False) -> str:
+    """The folders that wrap everything (``"tiny-imagenet-200/"``), up to one for which ``stop`` says it has meaning.
+
+    >>> common_prefix(["a/b/x.png", "a/b/c/y.png"]), common_prefix(["train/x.png"], stop=lambda part: part == "train")
+    ('a/b/', '')
+    """
+    folders = [name.split("/")[:-1] for name in names]
+    prefix = ""
+    for parts in zip(*folders, strict=False):
+        if len(set(parts)) > 1 or stop(parts[0]):
+            break
+        prefix += parts[0] + "/"
+    return prefix if folders else ""
+
+
+def _mark(entry: os.DirEntry[str]) -> tuple[int, int, int]:
+    try:
+        status = entry.stat()
+    except OSError:  # a link to nothing: it will be named among the unreadable files
+        return (-1, 0, 0)
+    return (status.st_size, status.st_mtime_ns, status.st_mode)
+
+
+def _digest(head: str, rows: Iterable[tuple[object, ...]]) -> str:
+    state = hashlib.blake2b(head.encode("utf-8", "surrogateescape"), digest_size=16)
+    for row in rows:
+        state.update(repr(row).encode("utf-8", "surrogateescape"))
+    return state.hexdigest()

@@ -1,0 +1,214 @@
+"""Data sets as the cache keeps them: decoded once from whatever the source has, memory-mapped ever after."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acr.data.catalog import DataSpec, Request
+from acr.data.images import DataSet, Images, ImageSet, Labels
+from acr.data.readers.decoding import DECODER, decode_files, resize
+from acr.data.readers.file_tree import Tree
+from acr.errors import InputError
+from acr.storage.cache import Entry, Writer, open_or_build
+from acr.storage.location import images_folder
+
+HOLD_OUT = 0.2
+"""Share of each class that becomes the test set where the source has none."""
+
+SHOWN = 20
+"""How many file names an error lists before it only counts them."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files of a data set and their labels, before any pixel is read. No test files: some are held out."""
+
+    layout: str
+    class_names: Mapping[int, str]
+    train: Sequence[tuple[str, int]]
+    test: Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """The images of a data set as arrays. No test images: some are held out."""
+
+    layout: str
+    train: ImageSet
+    test: ImageSet | None
+
+
+def from_files(spec: DataSpec, request: Request, tree: Tree, listing: Listing) -> DataSet:
+    """A data set of image files, from the cache if it was decoded before."""
+    size = request.image_size or spec.image_size
+    assert size is not None, "data sets of files have a size of their own"
+    files = [name for name, _ in (*listing.train, *listing.test)]
+    content = json.dumps([listing.train, listing.test, dict(listing.class_names)])
+    key = {
+        "files": tree.identity(files),
+        "listing": hashlib.blake2b(content.encode(), digest_size=16).hexdigest(),
+        "size": size,
+        "decoder": DECODER,
+    }
+
+    def build(writer: Writer) -> None:
+        broken: list[list[str]] = []
+        for split, rows in (("train", listing.train), ("test", listing.test)):
+            if rows or split == "train":
+                broken += _decode_split(writer, tree, split, rows, size, request.quiet)
+        _note(writer, listing.layout, listing.class_names, broken)
+
+    return _complete(
+        spec, request, open_or_build(images_folder(request.data_cache), key, build, name=_label(spec)), tree.root
+    )
+
+
+def from_arrays(
+    spec: DataSpec, request: Request, where: Path, identity: str, read: Callable[[], Arrays], *, version: int = 1
+) -> DataSet:
+    """A data set of arrays, from the cache if it was read before. ``version`` is that of the code that reads."""
+    size = request.image_size or spec.image_size
+    key = {"files": identity, "size": size, "decoder": DECODER, "reader": version}
+
+    def build(writer: Writer) -> None:
+        arrays = read()
+        for split, images in (("train", arrays.train), ("test", arrays.test)):
+            if images is not None:
+                if size is None and images.image_shape[1] != images.image_shape[2]:
+                    _, height, width = images.image_shape
+                    raise InputError(f"{where}: images are {height}x{width}, not square. Choose a side: --image-size.")
+                pixels = images.images if size is None else resize(images.images, size, quiet=request.quiet)
+                writer.save(f"{split}_images", pixels)
+                writer.save(f"{split}_labels", images.labels)
+        names = {**arrays.train.class_names, **(arrays.test.class_names if arrays.test else {})}
+        _note(writer, arrays.layout, names, [])
+
+    return _complete(
+        spec, request, open_or_build(images_folder(request.data_cache), key, build, name=_label(spec)), where
+    )
+
+
+def list_broken(broken: Sequence[Sequence[str]]) -> str:
+    """Files and reasons, a line each; after the first, only their number. Odd bytes in names are made printable."""
+    lines = [f"\n  {file}: {reason}" for file, reason in broken[:SHOWN]]
+    if len(broken) > SHOWN:
+        lines.append(f"\n  and {len(broken) - SHOWN} more")
+    return "".join(lines).encode("utf-8", "backslashreplace").decode()
+
+
+def files_identity(paths: Sequence[Path]) -> str:
+    """Changes when any of these files is another one, by path, size and time of change."""
+    marks = [(str(path.resolve()), (status := path.stat()).st_size, status.st_mtime_ns) for path in paths]
+    return hashlib.blake2b(repr(marks).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+
+
+def _decode_split(
+    writer: Writer, tree: Tree, split: str, rows: Sequence[tuple[str, int]], size: int, quiet: bool
+) -> list[list[str]]:
+    """Write images, labels and file names of a split; returns the broken files with their reasons."""
+    names, labels = [name for name, _ in rows], np.array([label for _, label in rows], dtype=np.int64)
+    writer.create("decoding", (len(rows), 3, size, size), np.uint8)
+    broken = decode_files(tree, names, writer.path("decoding"), size, quiet=quiet)
+    if broken:
+        good = np.setdiff1d(np.arange(len(rows)), np.array(sorted(broken), dtype=np.int64))
+        pixels = np.load(writer.path("decoding"), mmap_mode="r", allow_pickle=False)
+        kept = writer.create(f"{split}_images", (len(good), 3, size, size), np.uint8)
+        for start in range(0, len(good), 4096):  # by parts: they may be larger than memory
+            kept[start : start + 4096] = pixels[good[start : start + 4096]]
+        del pixels, kept
+        writer.discard("decoding")
+    else:
+        good = np.arange(len(rows))
+        writer.path("decoding").rename(writer.path(f"{split}_images"))
+    writer.save(f"{split}_labels", labels[good])
+    encoded = json.dumps([names[i] for i in good]).encode()
+    writer.save(f"{split}_files", np.frombuffer(encoded, np.uint8))
+    return [[names[row], reason] for row, reason in sorted(broken.items())]
+
+
+def _note(writer: Writer, layout: str, class_names: Mapping[int, str], broken: list[list[str]]) -> None:
+    import PIL
+
+    writer.notes.update(
+        layout=layout,
+        classes=[[int(label), str(name)] for label, name in class_names.items()],
+        broken=broken,
+        pillow=PIL.__version__,
+    )
+
+
+def _complete(spec: DataSpec, request: Request, entry: Entry, where: Path) -> DataSet:
+    """The data set of a cache entry: broken files looked at, a test set held out if there is none, constants set."""
+    name = request.name
+    broken = entry.notes["broken"]
+    if broken and not request.skip_broken:
+        raise InputError(
+            f"{name}: {len(broken)} unreadable files in {where}:{list_broken(broken)}\n"
+            "Mend or remove them, or leave them out with --skip-broken."
+        )
+    notes: dict[str, Any] = {"location": str(where), "layout": entry.notes["layout"], "cache": str(entry.folder)}
+    if broken:
+        notes["skipped"] = broken
+    class_names = dict(entry.notes["classes"])
+    train = ImageSet(_pixels(entry, "train"), _labels(entry, "train"), class_names)
+    if "test_images" in entry.arrays:
+        test = ImageSet(_pixels(entry, "test"), _labels(entry, "test"), class_names)
+    else:
+        train, test, notes["holdout"] = _held_out(name, request.seed, train, entry)
+    unread = f" Unreadable files:{list_broken(broken)}" if broken else ""
+    if len(train) == 0:
+        raise InputError(f"{name}: there are no training images in {where}.{unread}")
+    if missing := sorted(set(test.classes) - set(train.classes)):
+        names = ", ".join(test.class_names[label] for label in missing[:SHOWN])
+        raise InputError(
+            f"{name}: no training images of {len(missing)} classes that have test images: {names}.{unread}"
+        )
+    if missing := sorted(set(train.classes) - set(test.classes)):
+        names = ", ".join(train.class_names[label] for label in missing[:SHOWN])
+        raise InputError(
+            f"{name}: no test images of {len(missing)} classes that have training images: {names}.{unread}"
+        )
+    if spec.mean is not None and spec.std is not None:
+        mean, std = spec.mean, spec.std
+        notes["normalisation"] = "published constants"
+    else:
+        mean, std = train.statistics()
+        notes["normalisation"] = f"computed from {len(train)} training images"
+    return DataSet(name, train, test, mean, std, notes)
+
+
+def _held_out(name: str, seed: int, train: ImageSet, entry: Entry) -> tuple[ImageSet, ImageSet, dict[str, Any]]:
+    from acr.data.splits import hold_out
+
+    if alone := [train.class_names[label] for label, count in train.counts().items() if count < 2]:
+        raise InputError(
+            f"{name}: a test image of each class is held out, so a class needs two images; "
+            f"only one in: {', '.join(alone[:SHOWN])}."
+        )
+    kept, out = hold_out(train.labels, HOLD_OUT, seed, "holdout")
+    note: dict[str, Any] = {"fraction": HOLD_OUT, "seed": seed, "count": len(out)}
+    if "train_files" in entry.arrays:
+        files = json.loads(entry.arrays["train_files"].tobytes())
+        note["files"] = [files[i] for i in out]
+    else:
+        note["rows"] = out.tolist()
+    return train.select(kept), train.select(out), note
+
+
+def _pixels(entry: Entry, split: str) -> Images:
+    return entry.arrays[f"{split}_images"]
+
+
+def _labels(entry: Entry, split: str) -> Labels:
+    return np.array(entry.arrays[f"{split}_labels"])
+
+
+def _label(spec: DataSpec) -> str:
+    return spec.name.removesuffix(":PATH")

@@ -1,1 +1,0 @@
-"""Experiments: run folders, and launching one run or many."""

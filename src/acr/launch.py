@@ -1,0 +1,249 @@
+"""Launching a run: config to data, stream, network, method, trainer, run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from acr.config import RunConfig, make_config
+from acr.data.catalog import find
+from acr.data.images import DataSet
+from acr.data.loading import load_dataset
+from acr.data.stream import TaskStream
+from acr.data.views import Views
+from acr.errors import InputError
+from acr.evaluation.scenarios import DrawnAtEvaluation, Scenario, StoredImages
+from acr.methods.method import Context, Method, method_class
+from acr.networks import Network, resnet18
+from acr.randomness import keyed_global
+from acr.runs.run import Run, load_run
+from acr.runs.writer import CONFIG, RESULTS, RunFolder, folder_name
+from acr.shift.suite import ShiftSpec, build_suite
+from acr.training.checkpoint import CheckpointError, Checkpoints
+from acr.training.loggers import Logger, check_loggers, open_loggers
+from acr.training.results import write_results
+from acr.training.torch_settings import torch_settings
+from acr.training.trainer import Trainer
+
+Resume = Literal["auto", "ask"]
+
+
+class Unfinished(InputError):
+    """The run was begun and not finished, and nobody said whether to go on."""
+
+
+def run(
+    method: str = "acr",
+    dataset: str = "split-digits",
+    out: str | Path = "runs",
+    *,
+    fresh: bool = False,
+    resume: Resume = "auto",
+    **config: Any,
+) -> Run:
+    """Learn a data set with a method and evaluate it; returns the run, which lies in a folder below ``out``.
+
+    ``config`` takes any field of :class:`acr.config.RunConfig` and any option of the method. A run that is finished
+    already is not run again, one that was interrupted goes on; ``fresh=True`` runs it anew, beside the old one.
+    """
+    return run_config(
+        make_config({"method": method, "dataset": dataset, "out": Path(out), "quiet": True, **config}),
+        fresh=fresh,
+        resume=resume,
+    )
+
+
+def run_config(config: RunConfig, *, fresh: bool = False, resume: Resume = "auto") -> Run:
+    """Run a complete config, or find that it has been run."""
+    path = config.out / folder_name(config)
+    if fresh and path.exists():
+        path = next(p for n in range(2, 10_000) if not (p := path.with_name(f"{path.name}-{n}")).exists())
+    if (path / RESULTS).exists() and load_run(path).finished:
+        return load_run(path)
+    if resume == "ask" and Checkpoints(path / "checkpoint", config.identity()).names():
+        raise Unfinished(
+            f"This run was begun before and not finished: {path}. Go on with: acr resume {path} "
+            "(or add --resume auto). To start over beside it, add --fresh."
+        )
+    return execute(config, path)
+
+
+def resume_run(folder: str | Path, **changes: Any) -> Run:
+    """Finish the run in a folder. ``changes`` may touch how it is run (device, threads, ...), not what comes out."""
+    old = load_run(folder)
+    config = make_config({**old.values, **changes})
+    if config.identity() != old.config.identity():
+        raise InputError(f"These settings would change the run in {folder}: {', '.join(sorted(changes))}.")
+    return old if old.finished else execute(config, Path(folder))
+
+
+def execute(config: RunConfig, path: Path) -> Run:
+    """Train and evaluate in a run folder, going on from its last checkpoint if it has one.
+
+    Threads and torch's choice of algorithms are the run's own while it goes on, and the caller's again afterwards.
+    """
+    with torch_settings(find_device(config.device), config.threads, config.deterministic):
+        return _execute(config, path)
+
+
+def _execute(config: RunConfig, path: Path) -> Run:
+    check_loggers(config)
+    check_same_run(config, path)
+    if config.ood_baseline is not None and not load_run(config.ood_baseline).finished:
+        raise InputError(f"--ood-baseline {config.ood_baseline}: that run is not finished.")
+    data = load_data(config)
+    stream = TaskStream.split(data, config.tasks, config.classes_per_task, config.class_order)
+    cls = method_class(config.method)
+    if cls.uses_memory and config.buffer_size < len(stream.classes):
+        raise InputError(
+            f"--buffer-size {config.buffer_size} is less than the {len(stream.classes)} classes of {config.dataset}: "
+            "the memory needs room for one sample of each."
+        )
+    scenarios = make_scenarios(config, data)
+    method, context = build(config, stream)
+    folder = RunFolder.open(path, config)
+    loggers: list[Logger] = []
+    try:
+        loggers += open_loggers(config, path)
+        folder.listeners += [logger.log for logger in loggers]
+        checkpoints = Checkpoints(path / "checkpoint", config.identity(), config.keep)
+        trainer = Trainer(config, stream, method, context, scenarios, folder, checkpoints)
+        saved = checkpoints.load()
+        if saved is not None:
+            try:
+                trainer.load_state_dict(saved[1])
+            except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+                raise CheckpointError(unfit(checkpoints, error)) from error
+        trainer.run()
+        write_results(trainer, data)
+    except OSError as error:
+        raise storage_error(error, path) from error
+    finally:
+        folder.close()
+        for logger in loggers:
+            logger.close()
+    return load_run(path)
+
+
+def unfit(checkpoints: Checkpoints, error: Exception) -> str:
+    """What to say about a checkpoint that is whole and of this run, and yet not one that the method can go on from."""
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return (
+        f"The checkpoint {checkpoints.names()[0]} does not fit this version of the method ({first}). Nothing was "
+        "changed. Go on with the version that wrote it (environment.json names it), or start over with --fresh."
+    )
+
+
+def check_same_run(config: RunConfig, path: Path) -> None:
+    """Refuse to go on in the folder of another config, and show what differs."""
+    if not (path / CONFIG).exists():
+        return
+    old = load_run(path).config
+    if old.identity() == config.identity():
+        return
+    mine, theirs = config.flat(), old.flat()
+    names = [name for name in sorted({*mine, *theirs}) if mine.get(name) != theirs.get(name)]
+    rows = "; ".join(f"{name}: {theirs.get(name)} there, {mine.get(name)} here" for name in names)
+    raise InputError(f"{path} holds a run with another config. {rows}.")
+
+
+def load_data(config: RunConfig) -> DataSet:
+    """The images of a config."""
+    return load_dataset(
+        config.dataset,
+        data_root=config.data_root,
+        data_cache=config.data_cache,
+        image_size=config.image_size,
+        samples_per_class=config.samples_per_class,
+        test_samples_per_class=config.test_samples_per_class,
+        validation_fraction=config.validation_fraction,
+        seed=config.data_seed,
+        skip_broken=config.skip_broken,
+        quiet=config.quiet,
+    )
+
+
+def make_scenarios(config: RunConfig, data: DataSet) -> list[Scenario]:
+    """Clean test images first, then the shifted ones: from the cache, or drawn at evaluation if a quirk asks for it."""
+    scenarios: list[Scenario] = [StoredImages("clean", data.test.images)]
+    if config.ood_every == "never":
+        return scenarios
+    spec = ShiftSpec.make(config.ood_corruptions, config.ood_severities, config.ood_constants)
+    protocol = config.protocol_in_force()
+    wrapped, fresh = "wrapped-ood" in protocol, "fresh-ood-noise" in protocol
+    if wrapped or fresh:
+        drawn = [
+            DrawnAtEvaluation(
+                data.test.images, name, severity, spec.constants, config.seed, data.mean, data.std, wrapped, fresh
+            )
+            for name, severity in spec
+        ]
+        return [*scenarios, *drawn]
+    suite = build_suite(data.test, config.dataset, spec, config.data_cache, config.quiet)
+    return [*scenarios, *(StoredImages(name, images) for name, images in suite.items())]
+
+
+def build(config: RunConfig, stream: TaskStream, cls: type[Method] | None = None) -> tuple[Method, Context]:
+    """Network, context and method of a run; a class that is not registered can be given."""
+    cls = cls or method_class(config.method)
+    head = cls.head
+    data = stream.data
+    spec, _ = find(config.dataset)
+    protocol = config.protocol_in_force()
+    views = Views.for_side(min(data.train.image_shape[1:]), spec.flip)
+    padding, border = protocol.replay_border(config.dataset, views.padding, data.mean)
+    device = find_device(config.device)
+
+    def build_network(purpose: str) -> Network:
+        with keyed_global(config.seed, "network", purpose):
+            network = resnet18(len(stream.classes), config.width, head, data.train.image_shape[0], data.mean, data.std)
+        return network.to(device)
+
+    context = Context(
+        seed=config.seed,
+        buffer_size=config.buffer_size,
+        batch_size=config.batch_size,
+        replay_size=config.replay_size,
+        epochs=config.epochs,
+        learning_rate=config.learning_rate,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
+        image_shape=data.train.image_shape,
+        views=Views(views.padding, views.flip, padding, border),
+        build_network=build_network,
+        tasks=len(stream),
+        classes=len(stream.classes),
+        protocol=protocol,
+        device=device,
+    )
+    return cls(build_network("run"), config.options, context), context
+
+
+def find_device(name: str) -> torch.device:
+    """The device of this name, or the best one there is for ``auto``."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError):
+        raise InputError(f"--device {name}: this machine or this build of PyTorch has no such device.") from None
+    return device
+
+
+def storage_error(error: OSError, path: Path) -> Exception:
+    """A full disk or a lost folder, said so that a person can act."""
+    from acr.errors import AcrError
+
+    what = error.strerror or str(error)
+    return AcrError(
+        f"Writing to {error.filename or path} failed: {what}. What was finished is kept; "
+        f"when the cause is mended, go on with: acr resume {path}"
+    )
+
+
+__all__ = ["Unfinished", "execute", "resume_run", "run", "run_config"]

@@ -1,0 +1,257 @@
+"""What a report is about: runs put into groups that differ by their seed alone, and groups into settings to compare.
+
+Only figures are here, no drawing. A run that cannot be read, or is not finished, is listed with the reason; it never
+keeps the others from being shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from acr.config import NOT_PART_OF_IDENTITY
+from acr.errors import AcrError
+from acr.report.estimates import Estimate, estimate
+from acr.runs.run import Run
+
+Matrix = npt.NDArray[np.float64]
+
+ASIDE = NOT_PART_OF_IDENTITY | {"seed", "schema"}
+"""Fields in which the runs of a group may differ."""
+
+
+@dataclass
+class Group:
+    """Finished runs of one config, a run a seed."""
+
+    runs: list[Run]
+    values: dict[str, Any]
+    """The config they share."""
+    label: str = ""
+    """The method's name, with what sets the group apart where the same method stands in a setting twice."""
+
+    @property
+    def method(self) -> str:
+        """Name of the method."""
+        return str(self.runs[0].results["method"])
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it saw all tasks at once: an upper bound to hold others against, not one that could come first."""
+        results = self.runs[0].results
+        return len(results["tasks"]) > 1 and len(results["stages"]) == 1
+
+    @property
+    def place(self) -> tuple[str, int, str]:
+        """Data set, buffer size, protocol."""
+        results = self.runs[0].results
+        return str(results["dataset"]), int(results["buffer_size"]), str(results["protocol"])
+
+    @property
+    def seeds(self) -> list[int]:
+        """Seeds of the runs."""
+        return [int(run.results["seed"]) for run in self.runs]
+
+    @cached_property
+    def summaries(self) -> list[dict[str, Any]]:
+        """The runs' own summaries; every figure of a report comes from these or from the matrices."""
+        return [run.summary() for run in self.runs]
+
+    def figure(self, name: str) -> Estimate:
+        """Mean and interval of a figure of the summary over the seeds."""
+        return estimate([summary.get(name, float("nan")) for summary in self.summaries])
+
+    @cached_property
+    def scenarios(self) -> list[str]:
+        """``clean`` and the shifted scenarios that any of the runs has."""
+        return list(dict.fromkeys(name for run in self.runs for name in run.scenarios))
+
+    def matrices(self, scenario: str) -> list[Matrix]:
+        """Accuracy matrices of the runs that have the scenario."""
+        return [run.accuracy[scenario] for run in self.runs if scenario in run.accuracy]
+
+    def estimates(self, scenario: str, reduce: Callable[[Matrix], Any]) -> list[Estimate]:
+        """A row of figures computed from each run's matrix, over the seeds."""
+        rows = [np.atleast_1d(reduce(matrix)) for matrix in self.matrices(scenario)]
+        return [estimate(column) for column in np.array(rows).T.tolist()] if rows else []
+
+    @property
+    def tasks(self) -> int:
+        """Number of tasks."""
+        return len(self.runs[0].results["tasks"])
+
+    @property
+    def class_names(self) -> list[str]:
+        """Names of the classes, in the order they arrive."""
+        return [str(name) for name in self.runs[0].results["class_names"]]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Groups that may be compared: the same data set, buffer size and protocol."""
+
+    key: str
+    dataset: str
+    buffer_size: int
+    protocol: str
+    groups: list[Group]
+
+    @property
+    def name(self) -> str:
+        """For a person."""
+        buffer = f"buffer {self.buffer_size}" if self.buffer_size else "no memory"
+        return f"{self.dataset} · {buffer} · {self.protocol}"
+
+    @property
+    def contenders(self) -> list[Group]:
+        """The groups among which one can come first: those that learned task by task."""
+        return [group for group in self.groups if not group.is_bound]
+
+    @cached_property
+    def scenarios(self) -> list[str]:
+        """Scenarios that any group has; ``clean`` first, then ``ood``, their mean, where there is shift."""
+        names = list(dict.fromkeys(name for group in self.groups for name in group.scenarios))
+        shifted = [name for name in names if name != "clean"]
+        return ["clean", *(["ood", *shifted] if shifted else [])]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A run that is listed only."""
+
+    folder: Path
+    state: str
+    """``unfinished``, ``damaged`` or ``repeated``."""
+    reason: str
+
+
+@dataclass
+class Gathered:
+    """Everything a report shows."""
+
+    groups: list[Group] = field(default_factory=list)
+    settings: list[Setting] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs that are shown."""
+        return [run for group in self.groups for run in group.runs]
+
+    @property
+    def labels(self) -> list[str]:
+        """All labels, in the order of the groups."""
+        return list(dict.fromkeys(group.label for group in self.groups))
+
+
+def gather(runs: Sequence[Run]) -> Gathered:
+    """Read the runs and put them in order."""
+    gathered = Gathered()
+    found: dict[str, dict[int, Run]] = {}
+    values: dict[str, dict[str, Any]] = {}
+    for run in runs:
+        try:
+            problem = check(run)
+            if problem is None:
+                config = {name: value for name, value in run.values.items() if name not in ASIDE}
+                key = repr(sorted(config.items(), key=lambda item: item[0]))
+                seed = int(run.results["seed"])
+                values[key] = config
+                if seed in found.setdefault(key, {}):
+                    twin = found[key][seed].folder.name
+                    problem = Problem(run.folder, "repeated", f"same config and seed as {twin}, which is counted")
+                else:
+                    found[key][seed] = run
+        except Exception as error:  # whatever a damaged folder brings, the others are shown
+            problem = Problem(run.folder, "damaged", reason(error))
+        if problem is not None:
+            gathered.problems.append(problem)
+    for key, by_seed in found.items():
+        gathered.groups.append(Group([by_seed[seed] for seed in sorted(by_seed)], values[key]))
+    gathered.groups.sort(key=lambda group: (*order(group.place), method_rank(group.method)))
+    name_groups(gathered.groups)
+    gathered.settings = make_settings(gathered.groups)
+    return gathered
+
+
+def order(place: tuple[str, int, str]) -> tuple[str, str, bool, int]:
+    """Where a place stands in tables: by data set, protocol and buffer size, methods without memory last."""
+    dataset, size, protocol = place
+    return dataset, protocol, size == 0, size
+
+
+def check(run: Run) -> Problem | None:
+    """What keeps a run from being shown, if anything does. Raises what a damaged folder raises."""
+    _ = run.values
+    if run.finished:
+        summary = run.summary()
+        assert summary["acc"] is not None
+        _ = [int(count) for counts in (run.results["stages"][-1]["scenarios"]["clean"]["total"]) for count in counts]
+        return None
+    events = list(run.events())
+    stages = [event for event in events if event.get("event") == "stage"]
+    last = events[-1].get("event") if events else None
+    done = f"{len(stages)} tasks evaluated" if stages else "no task finished"
+    how = {"interrupted": "interrupted", "diverged": "its loss diverged"}.get(str(last), "still going on, or stopped")
+    return Problem(run.folder, "unfinished", f"{how}; {done}")
+
+
+def reason(error: Exception) -> str:
+    """An error as a short clause."""
+    if isinstance(error, AcrError):
+        return str(error)
+    if isinstance(error, KeyError):
+        return f"a part is missing: {error}"
+    return f"{type(error).__name__}: {error}"
+
+
+RANK = ("acr", "er", "gem", "agem", "gss", "gdumb", "hal", "metasp", "soif", "derpp", "er-ace", "finetune", "joint")
+
+
+def method_rank(method: str) -> tuple[int, str]:
+    """Where a method stands in tables: the paper's order, bounds last, unknown ones after them."""
+    return (RANK.index(method) if method in RANK else len(RANK), method)
+
+
+def name_groups(groups: Sequence[Group]) -> None:
+    """Label every group; where a method stands in a place more than once, say in what it differs."""
+    for group in groups:
+        twins = [other for other in groups if (other.method, other.place) == (group.method, group.place)]
+        fields = [name for name in group.values if any(t.values.get(name) != group.values[name] for t in twins)]
+        fields += [name for t in twins for name in t.values if name not in group.values]
+        parts = [f"{name.replace('_', ' ')} {show(group.values.get(name))}" for name in dict.fromkeys(fields)]
+        group.label = ", ".join([group.method, *parts])
+
+
+def show(value: Any) -> str:
+    """A config value as text.
+
+    >>> show([1, 3]), show(None), show(0.1), show(True)
+    ('1, 3', '–', '0.1', 'yes')
+    """
+    if value is None or value == []:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(show, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def make_settings(groups: Sequence[Group]) -> list[Setting]:
+    """Settings to compare in. A method without memory stands in every buffer size of its data set and protocol."""
+    places = sorted({group.place for group in groups})
+    with_memory = [place for place in places if place[1]]
+    alone = [p for p in places if not p[1] and not any((q[0], q[2]) == (p[0], p[2]) for q in with_memory)]
+    settings: list[Setting] = []
+    for dataset, size, protocol in sorted([*with_memory, *alone], key=order):
+        members = [g for g in groups if g.place in ((dataset, size, protocol), (dataset, 0, protocol))]
+        members.sort(key=lambda group: method_rank(group.method))
+        settings.append(Setting(f"s{len(settings)}", dataset, size, protocol, members))
+    return settings

@@ -1,0 +1,1 @@
+"""The paper's tables and figures, from runs, with the printed values beside ours."""

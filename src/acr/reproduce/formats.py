@@ -1,0 +1,218 @@
+"""A paper's table as terminal text, CSV, LaTeX and Markdown. Best bold, second underlined, as in the paper."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from acr.reproduce.cells import Cell, PaperTable
+
+MISSING = "missing"
+NONE = "–"
+CSV_HEAD = ("table", "protocol", "row_group", "row", "column_group", "column", "seeds", "mean", "interval95", "printed",
+            "difference", "p_against_reference", "reference", "rank", "values")  # fmt: skip
+
+Show = Callable[[PaperTable, Cell], str]
+
+
+def ours(table: PaperTable, cell: Cell) -> str:
+    """Mean and half the interval, without marks."""
+    if cell.missing:
+        return MISSING
+    spread = "" if math.isnan(cell.half_width) else f" ±{cell.half_width:.{table.digits}f}"
+    return f"{cell.mean:.{table.digits}f}{spread}"
+
+
+def beside(table: PaperTable, cell: Cell) -> str:
+    """What the paper printed, and how far ours is from it."""
+    if cell.printed is None:
+        return NONE
+    difference = MISSING if cell.missing else f"{cell.difference:+.{table.digits}f}"
+    return f"{cell.printed:.{table.digits}f} ({difference})"
+
+
+def p_value(table: PaperTable, cell: Cell) -> str:
+    """The p of the paired test."""
+    return NONE if math.isnan(cell.p) else ("<0.001" if cell.p < 0.001 else f"{cell.p:.3f}")
+
+
+def parts(table: PaperTable) -> list[tuple[str, Show]]:
+    """What there is to show of a table: ours, then what was printed, then the tests."""
+    shown: list[tuple[str, Show]] = [(table.title, ours)]
+    if table.has_printed:
+        shown.append(("Printed in the paper (ours minus printed)", beside))
+    if table.has_tests:
+        shown.append((f"p of the paired t test against {table.reference}, over seeds", p_value))
+    return shown
+
+
+def legend(table: PaperTable) -> list[str]:
+    """What the marks and numbers mean, and what is special about this table."""
+    counts = sorted({len(cell.by_seed) for cell in table.cells.values() if not cell.missing})
+    seeds = "" if not counts else f" over {counts[0] if len(counts) == 1 else f'{counts[0]} to {counts[-1]}'} seeds"
+    lines = [f"Mean{seeds}; ± is half the 95 % interval by Student's t. Best bold, second underlined."]
+    if table.missing:
+        lines.append(f"{table.missing} of {len(table.cells)} cells are missing: no finished run has that figure.")
+    return [*lines, *table.notes]
+
+
+# --- terminal --------------------------------------------------------------------------------------------------------
+
+
+def print_table(table: PaperTable, console: Console) -> None:
+    """In the terminal; by groups of columns where all of them are too wide."""
+    for title, show in parts(table):
+        text = {place: show(table, cell) for place, cell in table.cells.items()}
+        widths = [max([len(c[1]), *(len(t) for (_, j), t in text.items() if j == column)]) + 2
+                  for column, c in enumerate(table.columns)]  # fmt: skip
+        first = max(len(label) for _, label in table.rows) + 2
+        everything = list(range(len(table.columns)))
+        groups = [everything]
+        if sum(widths) + first > console.width:
+            groups = [list(g) for _, g in groupby(everything, key=lambda column: table.columns[column][0])]
+        console.print(f"\n{title}", style="bold", markup=False)
+        for columns in groups:
+            console.print(_rich(table, columns, text, show is ours))
+    for line in legend(table):
+        console.print(line, markup=False, style="dim")
+
+
+def _rich(table: PaperTable, columns: Sequence[int], text: dict[tuple[int, int], str], marks: bool) -> Table:
+    grid = Table(box=None, pad_edge=False, padding=(0, 1))
+    grid.add_column("")
+    for column in columns:
+        group, label = table.columns[column]
+        head = f"{group}\n{label}" if column == columns[0] or table.columns[column - 1][0] != group else f"\n{label}"
+        grid.add_column(escape(head), justify="right", no_wrap=True)
+    before = ""
+    for i, (group, label) in enumerate(table.rows):
+        if group != before:
+            grid.add_row(f"[italic]{escape(group)}")
+            before = group
+        line = []
+        for column in columns:
+            word = escape(text.get((i, column), ""))
+            rank = table.cells[i, column].rank if marks and (i, column) in table.cells else 0
+            line.append({1: f"[bold]{word}[/]", 2: f"[underline]{word}[/]"}.get(rank, word))
+        grid.add_row(escape(label), *line)
+    return grid
+
+
+# --- CSV -------------------------------------------------------------------------------------------------------------
+
+
+def to_csv(tables: Sequence[tuple[str, PaperTable]]) -> str:
+    """One line a cell, for every protocol and table; empty where there is nothing."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(CSV_HEAD)
+    for protocol, table in tables:
+        for (i, j), cell in sorted(table.cells.items()):
+            numbers = (cell.mean, cell.half_width, math.nan if cell.printed is None else cell.printed, cell.difference,
+                       cell.p)  # fmt: skip
+            mean, interval, known, difference, p = ("" if math.isnan(n) else f"{n:.6g}" for n in numbers)
+            each = ";".join(f"{seed}:{value:.6g}" for seed, value in cell.by_seed.items())
+            writer.writerow([table.name, protocol, *table.rows[i], *table.columns[j], len(cell.by_seed), mean, interval,
+                             known, difference, p, table.reference, cell.rank or "", each])  # fmt: skip
+    return buffer.getvalue()
+
+
+# --- Markdown --------------------------------------------------------------------------------------------------------
+
+
+def to_markdown(table: PaperTable) -> str:
+    """A table each for ours, printed and tests."""
+    lines = []
+    for title, show in parts(table):
+        lines += [f"### {title}", ""]
+        heads = [" ".join(part for part in column if part) for column in table.columns]
+        lines += ["| | " + " | ".join(heads) + " |", "|---|" + "---:|" * len(heads)]
+        before = ""
+        for i, (group, label) in enumerate(table.rows):
+            if group != before:
+                lines.append(f"| *{group}* |" + " |" * len(heads))
+                before = group
+            words = []
+            for column in range(len(heads)):
+                cell = table.cells.get((i, column))
+                word = "" if cell is None else show(table, cell)
+                rank = cell.rank if cell is not None and show is ours else 0
+                words.append({1: f"**{word}**", 2: f"<u>{word}</u>"}.get(rank, word))
+            lines.append(f"| {label} | " + " | ".join(words) + " |")
+        lines.append("")
+    return "\n".join([*lines, *(f"{line}  " for line in legend(table)), ""])
+
+
+# --- LaTeX -----------------------------------------------------------------------------------------------------------
+
+SPECIAL = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
+           "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "±": r"$\pm$", "−": "$-$",
+           "<": "$<$", ">": "$>$"}  # fmt: skip
+
+
+def tex(text: str) -> str:
+    """Text with what LaTeX would misread written so that it does not.
+
+    >>> tex("50 % & more")
+    '50 \\\\% \\\\& more'
+    """
+    return "".join(SPECIAL.get(letter, letter) for letter in text)
+
+
+def to_latex(table: PaperTable) -> str:
+    """Table environments for ``\\input``; they need the packages booktabs and graphicx."""
+    return "\n".join(_latex_part(table, title, show) for title, show in parts(table))
+
+
+def _latex_part(table: PaperTable, title: str, show: Show) -> str:
+    spans = [(group, len(list(columns))) for group, columns in groupby(table.columns, key=lambda column: column[0])]
+    head = " & ".join(rf"\multicolumn{{{n}}}{{c}}{{{tex(group)}}}" for group, n in spans)
+    rules, start = [], 2
+    for _, n in spans:
+        rules.append(rf"\cmidrule(lr){{{start}-{start + n - 1}}}")
+        start += n
+    body: list[str] = []
+    before = ""
+    for i, (group, label) in enumerate(table.rows):
+        if group != before:
+            body += [r"\midrule"] if body else []
+            body.append(rf"\multicolumn{{{len(table.columns) + 1}}}{{l}}{{\emph{{{tex(group)}}}}} \\")
+            before = group
+        cells = [_latex_cell(table, table.cells.get((i, j)), show) for j in range(len(table.columns))]
+        body.append(" & ".join([tex(label), *cells]) + r" \\")
+    caption = tex(" ".join([f"{title}.", *(legend(table) if show is ours else [])]))
+    return "\n".join([
+        r"\begin{table}[htbp]", r"\centering", rf"\caption{{{caption}}}", r"\resizebox{\ifdim\width>\linewidth"
+        r"\linewidth\else\width\fi}{!}{%", rf"\begin{{tabular}}{{l{'r' * len(table.columns)}}}", r"\toprule",
+        f"& {head} \\\\", " ".join(rules), "& " + " & ".join(tex(label) for _, label in table.columns) + r" \\",
+        r"\midrule", *body, r"\bottomrule", r"\end{tabular}}", r"\end{table}", "",
+    ])  # fmt: skip
+
+
+def _latex_cell(table: PaperTable, cell: Cell | None, show: Show) -> str:
+    if cell is None:
+        return ""
+    if show is not ours or cell.missing:
+        return tex(show(table, cell))
+    number, _, spread = ours(table, cell).partition(" ±")
+    word = {1: rf"\textbf{{{number}}}", 2: rf"\underline{{{number}}}"}.get(cell.rank, number)
+    return word + (rf"\,{{\scriptsize$\pm${spread}}}" if spread else "")
+
+
+def document(inputs: Sequence[str], title: str, figures: Sequence[str] = ()) -> str:
+    """A whole LaTeX document around table files and figures, to compile as it is."""
+    pictures = [rf"\begin{{figure}}[htbp]\centering\includegraphics[width=\linewidth]{{{name}}}\end{{figure}}"
+                for name in figures]  # fmt: skip
+    return "\n".join([
+        r"\documentclass[a4paper]{article}", r"\usepackage[utf8]{inputenc}", r"\usepackage[T1]{fontenc}",
+        r"\usepackage{booktabs}", r"\usepackage{graphicx}", r"\usepackage[landscape,margin=15mm]{geometry}",
+        rf"\title{{{tex(title)}}}", r"\date{}", r"\begin{document}", r"\maketitle",
+        *(rf"\input{{{name}}}" for name in inputs), *pictures, r"\end{document}", "",
+    ])  # fmt: skip

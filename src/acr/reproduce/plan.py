@@ -1,0 +1,132 @@
+"""``acr reproduce``: run what a table or figure of the paper needs and is not there yet, then write it.
+
+All nine share one pool of runs: a run's folder name holds its identity, so what one of them has run, another finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from acr.config import RunConfig
+from acr.errors import unknown
+from acr.reproduce.cells import PaperTable, Sample
+from acr.reproduce.figures import write_figures
+from acr.reproduce.formats import document, to_csv, to_latex, to_markdown
+from acr.reproduce.layouts import LAYOUTS
+from acr.runs.run import load_run
+from acr.storage import files
+from acr.sweeps.engines import Job
+from acr.sweeps.recipe import RECIPES, find_recipe
+from acr.sweeps.sweep import is_finished, placed
+
+Scale = Literal["quick", "reduced", "full"]
+ProtocolChoice = Literal["sound", "published", "both"]
+NOTES = {
+    "quick": "Quick scale: split-digits stands in for the paper's data sets, so its printed values do not apply.",
+    "reduced": "Reduced scale: part of the data, a smaller network, fewer epochs. The printed values are those of the "
+    "full scale, so the difference shows the scale as well as the method.",
+    "full": "",
+}
+PUBLISHED_ONLY = (
+    "Protocol sound: the paper's evaluation under shift feeds the networks images that were not normalised, so its "
+    "shifted values can be met under --protocol published only."
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs of a reproduction, by protocol."""
+
+    name: str
+    scale: Scale
+    title: str
+    configs: dict[str, list[RunConfig]]
+    jobs: int | None
+    """At most so many runs at a time."""
+
+    def all_configs(self) -> list[RunConfig]:
+        """The runs of all protocols."""
+        return [config for configs in self.configs.values() for config in configs]
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What was written."""
+
+    tables: list[tuple[str, PaperTable]]
+    """Protocol and table."""
+    files: list[Path]
+
+
+def names() -> list[str]:
+    """What can be reproduced."""
+    return list(LAYOUTS)
+
+
+def make_plan(
+    name: str,
+    scale: Scale = "quick",
+    protocol: ProtocolChoice = "sound",
+    out: Path = Path("reproduction"),
+    data_root: Path | None = None,
+    data_cache: Path | None = None,
+) -> Plan:
+    """Which runs a table or figure needs. They lie, or will lie, in ``out/runs``."""
+    if name not in LAYOUTS:
+        raise unknown("table or figure", name, LAYOUTS)
+    if scale not in get_args(Scale):
+        raise unknown("scale", scale, get_args(Scale))
+    recipe = find_recipe(RECIPES / f"{name}.yaml").at_scale(scale)
+    protocols = ["sound", "published"] if protocol == "both" else [protocol]
+    places = {"out": out / "runs", "data_root": data_root, "data_cache": data_cache}
+    configs = {one: recipe.with_fixed(protocol=one).expand(**places) for one in protocols}
+    return Plan(name, scale, recipe.title, configs, recipe.jobs)
+
+
+def find_samples(configs: Sequence[RunConfig]) -> list[Sample]:
+    """The runs of these configs, those that are there and finished with their results."""
+    jobs = [Job(placed(config)) for config in configs]
+    return [Sample(job.config, load_run(job.folder) if is_finished(job) else None) for job in jobs]
+
+
+def write_reproduction(plan: Plan, out: Path) -> Reproduction:
+    """The paper's layout from whatever is finished: CSV, LaTeX with a document around it, Markdown, figures."""
+    folder = out / f"{plan.name}-{plan.scale}"
+    tables: list[tuple[str, PaperTable]] = []
+    written: list[Path] = []
+    figures: list[str] = []
+    for protocol, configs in plan.configs.items():
+        samples = find_samples(configs)
+        own = LAYOUTS[plan.name](samples)
+        suffix = f"-{protocol}" if len(plan.configs) > 1 else ""
+        for table in own:
+            annotate(table, plan, protocol)
+            tables.append((protocol, table))
+        drawn = write_figures(plan.name, own, samples, folder, suffix)
+        figures += [path.name for path in drawn if path.suffix == ".pdf"]
+        written += drawn
+    title = f"{plan.title} ({plan.scale} scale)"
+    texts = {
+        f"{plan.name}.csv": to_csv(tables),
+        f"{plan.name}.md": f"## {title}\n\n" + "\n".join(to_markdown(table) for _, table in tables),
+        f"{plan.name}.tex": "\n".join(to_latex(table) for _, table in tables),
+        f"{plan.name}-document.tex": document([plan.name], title, figures),
+    }
+    for file, text in texts.items():
+        files.write_text(folder / file, text)
+        written.append(folder / file)
+    return Reproduction(tables, sorted(written))
+
+
+def annotate(table: PaperTable, plan: Plan, protocol: str) -> None:
+    """Say at the table what its numbers can be held against."""
+    if len(plan.configs) > 1:
+        table.title = f"{table.title}, protocol {protocol}"
+    if NOTES[plan.scale]:
+        table.notes.append(NOTES[plan.scale])
+    shifted = any("OOD" in word for place in (*table.rows, *table.columns) for word in place) or plan.name == "ood"
+    if table.has_printed and shifted and protocol == "sound":
+        table.notes.append(PUBLISHED_ONLY)

@@ -1,0 +1,148 @@
+"""The run folder, from the side that writes it.
+
+``config.yaml``, ``environment.json``, ``events.jsonl`` (append-only, one line an event), ``results.json``,
+``memory.npz`` (the final memory), ``confidence.npz`` (mean and variance of every sample), ``checkpoint/``. Every file
+is written whole or not at all, carries a schema version, and can be read without this package.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import torch
+import yaml
+
+from acr.storage import files
+from acr._version import __version__
+from acr.config import SCHEMA, RunConfig
+from acr.errors import AcrError, InputError
+from acr.storage.locks import try_lock
+
+CONFIG, RESULTS, EVENTS, ENVIRONMENT = "config.yaml", "results.json", "events.jsonl", "environment.json"
+LOCK = ".lock"
+
+
+def folder_name(config: RunConfig) -> str:
+    """A name that tells a person what the run is, and the machine which one.
+
+    The identity is in it, so a config always finds its own folder.
+    """
+    data = config.dataset.replace("/", "_").replace(":", "-")
+    size = f"-b{config.buffer_size}" if config.buffer_size else ""
+    return f"{data[:60]}-{config.method}{size}-s{config.seed}-{config.identity()[:10]}"
+
+
+class Busy(AcrError):
+    """Another process is writing this run. Not a failure: a sweep waits and looks again."""
+
+    exit_code = 75  # the system's code for "try again later"
+
+
+class RunFolder:
+    """A run folder being written, by one process at a time."""
+
+    def __init__(self, path: Path, config: RunConfig) -> None:
+        self.path = path
+        self.config = config
+        self._events: IO[str] | None = None
+        self._lock: IO[str] | None = None
+        self.listeners: list[Callable[[dict[str, Any]], None]] = []
+        """Told every event after it is written."""
+
+    @classmethod
+    def open(cls, path: Path, config: RunConfig) -> RunFolder:
+        """Make the folder if it is not there, lock it, and write config and environment."""
+        folder = cls(path, config)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            folder._take_lock()
+            for left_over in path.glob(".*.part"):  # by a process that was killed while it wrote
+                left_over.unlink()
+            if not (path / CONFIG).exists():
+                text = yaml.safe_dump({"schema": SCHEMA, **config.flat()}, sort_keys=False)
+                files.write_text(path / CONFIG, text)
+            folder.write_json(ENVIRONMENT, environment())
+        except (OSError, ValueError) as error:  # ValueError: a name with a null byte
+            folder.close()
+            why = getattr(error, "strerror", None) or error
+            raise InputError(f"Cannot write to the output folder {path}: {why}. Choose another with --out.") from None
+        return folder
+
+    def _take_lock(self) -> None:
+        """One writer at a time. The system frees the lock when its process ends, however it ends."""
+        self._lock = open(self.path / LOCK, "a+")  # noqa: SIM115 - held open as long as the run goes on
+        if not try_lock(self._lock):
+            self._lock.seek(0)
+            owner = self._lock.read().strip() or "another process"
+            self._lock.close()
+            self._lock = None
+            raise Busy(f"{self.path} is being written by {owner}. Wait for it, or stop it first.")
+        self._lock.seek(0)
+        self._lock.truncate()
+        self._lock.write(f"process {os.getpid()} on {platform.node()}")
+        self._lock.flush()
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        for handle in (self._events, self._lock):
+            if handle is not None:
+                with suppress(OSError):  # a full disk was reported when the line was written
+                    handle.close()
+        self._events = self._lock = None
+
+    def event(self, event: str, **values: Any) -> None:
+        """Add a line to ``events.jsonl``."""
+        if self._events is None:
+            path = self.path / EVENTS
+            torn = path.exists() and path.stat().st_size > 0 and not ends_with_newline(path)
+            self._events = open(path, "a", encoding="utf-8")  # noqa: SIM115 - held open as long as the run goes on
+            if torn:
+                self._events.write("\n")  # a line that a crash cut off must not swallow the next one
+        line = {"event": event, "schema": SCHEMA, "time": round(time.time(), 3), **values}
+        self._events.write(json.dumps(line) + "\n")
+        self._events.flush()
+        for listener in self.listeners:
+            listener(line)
+
+    def write_json(self, name: str, content: dict[str, Any]) -> None:
+        """A JSON file, whole or not at all."""
+        files.write_text(self.path / name, json.dumps({"schema": SCHEMA, **content}, indent=1, allow_nan=False) + "\n")
+
+    def write_arrays(self, name: str, **arrays: np.ndarray[Any, Any]) -> None:
+        """An ``.npz`` file, whole or not at all."""
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, schema=np.array(SCHEMA), **arrays)  # type: ignore[arg-type]
+        files.write_bytes(self.path / name, buffer.getvalue())
+
+
+def ends_with_newline(path: Path) -> bool:
+    """Whether the last line of a file is whole."""
+    with open(path, "rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def environment() -> dict[str, Any]:
+    """Versions and machine, so that a result can be traced."""
+    packages = {name: version(name) for name in ("torch", "numpy", "scikit-learn", "pillow")}
+    return {
+        "acr": __version__,
+        "python": platform.python_version(),
+        "packages": packages,
+        "system": platform.platform(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+    }

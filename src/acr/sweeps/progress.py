@@ -1,0 +1,116 @@
+"""The live overview of a sweep: a table on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import json
+import time
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from acr.runs.writer import EVENTS
+from acr.sweeps.engines import Job
+from acr.sweeps.sweep import Report
+
+REFRESH_SECONDS = 1.0
+PLAIN_LINE_SECONDS = 30.0
+
+
+class Overview:
+    """Done, running, failed, time left."""
+
+    def __init__(self, jobs: int, console: Console | None = None) -> None:
+        self.jobs = jobs
+        self.console = console or Console(stderr=True, highlight=False)
+        self.live: Live | None = None
+        self.last = 0.0
+        self.over = -1
+
+    def __enter__(self) -> Overview:
+        if self.console.is_terminal:
+            self.live = Live(console=self.console, refresh_per_second=2, transient=True)
+            self.live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.live:
+            self.live.stop()
+
+    def say(self, line: str) -> None:
+        """A line that stays."""
+        self.console.print(line, markup=False, soft_wrap=True)
+
+    def update(self, report: Report) -> None:
+        """Draw anew, or write a line when something has ended or time has passed."""
+        now = time.monotonic()
+        over = len(report.jobs) - report.left
+        if self.live:
+            if now - self.last >= REFRESH_SECONDS:
+                self.last = now
+                self.live.update(self.table(report))
+        elif over != self.over or now - self.last >= PLAIN_LINE_SECONDS:
+            self.last, self.over = now, over
+            self.say(self.line(report))
+
+    def line(self, report: Report) -> str:
+        """Everything in one line."""
+        finished = len(report.found) + len(report.done)
+        running = len(report.running)
+        waiting = report.left - running
+        return (
+            f"{finished} of {len(report.jobs)} done, {running} running, {waiting} waiting, "
+            f"{len(report.failed)} failed; {time_left(report.seconds_left(self.jobs))}"
+        )
+
+    def table(self, report: Report) -> Group:
+        """A bar, and a line for every run that is under way."""
+        rows = Table(box=None, pad_edge=False, show_header=False)
+        for job in report.running[:20]:
+            rows.add_row(escape(job.name), whereabouts(job), duration(time.monotonic() - job.started))
+        if len(report.running) > 20:
+            rows.add_row(f"and {len(report.running) - 20} more", "", "")
+        bar = ProgressBar(total=len(report.jobs), completed=len(report.jobs) - report.left, width=40)
+        return Group(self.line(report), bar, rows)
+
+
+def whereabouts(job: Job) -> str:
+    """Task and epoch a run is at, from the end of its events."""
+    try:
+        with open(job.folder / EVENTS, "rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - 4096))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return "starting"
+    for line in reversed(lines):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if event.get("event") == "step":
+            return f"task {event['task'] + 1}, epoch {event['epoch'] + 1} of {job.config.epochs}"
+    return "starting"
+
+
+def duration(seconds: float) -> str:
+    """A length of time for people.
+
+    >>> duration(42), duration(150), duration(9000), duration(200_000)
+    ('42 s', '2 min 30 s', '2 h 30 min', '2 d 7 h')
+    """
+    total = round(seconds)
+    for size, name, part, part_name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if total >= size:
+            return f"{total // size} {name} {total % size // part} {part_name}"
+    return f"{total} s"
+
+
+def time_left(seconds: float | None) -> str:
+    """The end of a line of the overview."""
+    return "time left not known yet" if seconds is None else f"about {duration(seconds)} left"

@@ -1,0 +1,100 @@
+"""The engine for many machines: Ray. Runs become Ray tasks; CPUs and GPUs a run are Ray resources.
+
+Without an address a Ray of this machine's own is started and ended with the sweep. On a cluster the output folder must
+be one that all machines share: a run whose worker was lost is then resumed from its checkpoint on another machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import Any
+
+from acr.errors import AcrError, InputError
+from acr.sweeps.engines import STOPPING_SECONDS, Job, Outcome, cores
+
+
+class RayEngine:
+    """Runs as Ray tasks, each in a process of its own."""
+
+    def __init__(self, jobs: int | None = None, address: str | None = None) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        try:
+            import ray
+        except ImportError:
+            raise InputError(
+                "--engine ray needs Ray: pip install 'adaptive-contrastive-replay[cluster]' (or use --engine local)."
+            ) from None
+        self.ray: Any = ray
+        self.jobs = jobs
+        self.own = address is None
+        try:
+            if address is None:
+                ray.init(num_cpus=max(cores(), jobs or 1), include_dashboard=False, log_to_driver=False,
+                         configure_logging=False)  # fmt: skip
+            else:
+                ray.init(address=address, log_to_driver=False, configure_logging=False)
+        except Exception as error:  # Ray raises many kinds, all for the same reason
+            where = f"Cannot reach the Ray cluster at {address}" if address else "Cannot start Ray on this machine"
+            raise AcrError(f"{where}: {' '.join(str(error).split())}") from None
+        self.task = ray.remote(max_retries=0, max_calls=1)(_execute)
+        self.running: dict[Any, Job] = {}
+
+    def cpus_a_run(self, job: Job) -> int:
+        """Threads and Ray CPUs of a run: its own wish, else this machine's cores shared out, else one."""
+        if job.config.threads:
+            return job.config.threads
+        return max(1, cores() // self.jobs) if self.own and self.jobs else 1
+
+    def free(self) -> int:
+        """Jobs that can be started: as many as asked for, else as many as the cluster has room for now."""
+        if self.jobs is not None:
+            return self.jobs - len(self.running)
+        resources = self.ray.cluster_resources()
+        room = int(resources.get("GPU") or resources.get("CPU") or 1)
+        return room - len(self.running)
+
+    def start(self, job: Job) -> None:
+        """Hand a job to Ray."""
+        cpus = self.cpus_a_run(job)
+        wants_gpu = job.config.device in ("auto", "cuda") and self.ray.cluster_resources().get("GPU", 0) > 0
+        config = job.config.model_copy(update={"threads": cpus, "quiet": True})
+        task = self.task.options(num_cpus=cpus, num_gpus=1 if wants_gpu else 0, name=job.name)
+        self.running[task.remote(config)] = job
+
+    def poll(self) -> list[Outcome]:
+        """What has ended; a worker that was lost is a try that failed."""
+        if not self.running:
+            return []
+        ended, _ = self.ray.wait(list(self.running), num_returns=len(self.running), timeout=0)
+        outcomes = []
+        for reference in ended:
+            job = self.running.pop(reference)
+            try:
+                outcomes.append(Outcome(job, *self.ray.get(reference)))
+            except self.ray.exceptions.RayError as error:
+                first_line = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+                outcomes.append(Outcome(job, 1, f"its worker was lost ({first_line})"))
+        return outcomes
+
+    def stop(self) -> None:
+        """Interrupt all tasks, wait until they have saved, and let go of Ray."""
+        deadline = time.monotonic() + STOPPING_SECONDS
+        try:
+            for reference in self.running:
+                with contextlib.suppress(Exception):
+                    self.ray.cancel(reference, force=False)
+            if self.running:
+                self.ray.wait(list(self.running), num_returns=len(self.running),
+                              timeout=max(0.1, deadline - time.monotonic()))  # fmt: skip
+        finally:
+            self.running = {}
+            self.ray.shutdown()
+
+
+def _execute(config: Any) -> tuple[int, str]:
+    from acr.sweeps.worker import execute_config
+
+    return execute_config(config)

@@ -1,0 +1,57 @@
+"""One run in a process of its own: ``python -m acr.sweeps.worker CONFIG.yaml``.
+
+The process that started it holds the other end of its standard input. When that end closes, whether the parent ended
+or was killed, the run stops as at a signal: after the step, with a checkpoint. So no sweep leaves orphans behind.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from acr.cli import complain
+from acr.config import RunConfig, make_config, read_config_file
+from acr.errors import AcrError
+
+
+def execute_config(config: RunConfig) -> tuple[int, str]:
+    """Run a config, or go on with it; exit code and, where it failed, the reason in words."""
+    from acr.launch import run_config
+
+    try:
+        run_config(config, resume="auto")
+    except AcrError as error:
+        return error.exit_code, str(error)
+    except KeyboardInterrupt:
+        return 130, "Interrupted before the first checkpoint."
+    except MemoryError:
+        return 1, "Out of memory. Try a smaller width, batch_size or buffer_size, or fewer --jobs."
+    except Exception as error:  # whatever it is, the rest of the sweep goes on
+        return 1, f"Unexpected {type(error).__name__}: {error}"
+    return 0, ""
+
+
+def follow_parent() -> None:
+    """Stop as at a signal when the parent is gone."""
+
+    def watch() -> None:
+        while os.read(sys.stdin.fileno(), 1024):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def main() -> None:
+    """Read the config file named on the command line and run it."""
+    follow_parent()
+    code, reason = execute_config(make_config(read_config_file(Path(sys.argv[1]))))
+    if code:
+        complain(reason, code)
+
+
+if __name__ == "__main__":
+    main()
