@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from fabricated import make_run, make_sweep
+from fabricated_runs import make_run, make_sweep
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",

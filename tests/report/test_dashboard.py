@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from fabricated import make_run
+from fabricated_runs import make_run
 
 import acr
 from acr.cli import main

@@ -1,7 +1,7 @@
 """The report page in a browser: it loads from disk without a request, draws, sorts, filters and fits every screen."""
 
 import pytest
-from fabricated import make_run
+from fabricated_runs import make_run
 
 from acr.report.page import write_page
 from acr.runs.run import find_runs

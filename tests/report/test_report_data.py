@@ -4,11 +4,11 @@ import shlex
 import numpy as np
 import pytest
 import yaml
-from fabricated import make_run, make_sweep
+from fabricated_runs import make_run, make_sweep
 
 from acr.cli import main
 from acr.config import make_config
-from acr.report import again
+from acr.report import rerun
 from acr.report.class_charts import class_accuracy, class_change
 from acr.report.estimates import estimate
 from acr.report.exports import latex_table
@@ -139,7 +139,7 @@ def test_the_command_makes_the_same_run(tmp_path, values, monkeypatch):
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "config.yaml").write_text(yaml.safe_dump({"schema": 1, **config.flat()}))
-    words = shlex.split(again.command(Run(folder)))
+    words = shlex.split(rerun.command(Run(folder)))
     seen = {}
     monkeypatch.setattr("acr.commands.run.run_config", lambda c, **_: (seen.update(config=c), Run(folder))[1])
     monkeypatch.setattr("acr.commands.run.show", lambda run: None)

@@ -3,7 +3,7 @@ import re
 
 import numpy as np
 import pytest
-from fabricated import LEVEL, make_run
+from fabricated_runs import LEVEL, make_run
 
 from acr.report.estimates import in_words
 from acr.report.groups import gather

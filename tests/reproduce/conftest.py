@@ -1,12 +1,8 @@
-import sys
-from pathlib import Path
-
 import pytest
 
 from acr.methods import method as registry
 from acr.methods.er import ER
 
-sys.path.insert(0, str(Path(__file__).parent))
 PAPER_METHODS = ("gem", "agem", "er", "gss", "gdumb", "hal", "metasp", "soif", "acr")
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acr.data import cache
 from acr.errors import AcrError
+from acr.storage import cache
 from acr.storage.cache import Entry, Writer, open_or_build
 
 KEY = {"files": "abc", "size": 32, "version": [1, 2]}
@@ -137,9 +137,9 @@ SCRIPT = """
 import sys, time
 from pathlib import Path
 import numpy as np
-from acr.data import cache
+from acr.storage import cache
 if sys.argv[2] == "unlocked":
-    from acr import locks
+    from acr.storage import locks
     locks._lock = lambda descriptor: False
 def build(writer):
     with open(Path(sys.argv[1]) / "log", "a") as log:

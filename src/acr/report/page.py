@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
 
 from acr._version import __version__
-from acr.report import rerun, pictures
+from acr.report import pictures, rerun
 from acr.report.charts import Json
 from acr.report.estimates import in_words
 from acr.report.groups import Gathered, Group, gather, show

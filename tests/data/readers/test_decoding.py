@@ -3,14 +3,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pictures import picture, save
 from PIL import Image
 
-from acr.data import decoding
+from acr.data.readers import decoding
 from acr.data.readers.decoding import decode, decode_files, fit, floats_to_bytes, resize, to_array, to_picture
 from acr.data.readers.file_tree import open_tree
 from acr.storage.cache import Writer
-
-from .conftest import picture, save
 
 
 def encoded(image: Image.Image, kind: str, **options: object) -> io.BytesIO:

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from acr.data import fetch as fetching
 from acr.data.catalog import Download
+from acr.data.readers import fetch as fetching
 from acr.data.readers.fetch import fetch
 from acr.errors import AcrError, InputError
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pictures import picture, save
 from PIL import Image
 
 from acr.data.inspect import check
@@ -12,8 +13,6 @@ from acr.data.loading import load_dataset
 from acr.data.readers.file_tree import natural
 from acr.data.sources.folder import parts
 from acr.errors import InputError
-
-from .conftest import picture, save
 
 
 @pytest.fixture

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pictures import picture, save
 
 from acr.data.loading import load_dataset
 from acr.errors import InputError
-
-from .conftest import picture, save
 
 
 def cifar_rows(classes: int, each: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

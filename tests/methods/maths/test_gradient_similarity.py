@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acr.methods import gradient_similarity as module
+from acr.methods.maths import gradient_similarity as module
 from acr.methods.maths.gradient_similarity import gradient_similarity
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from torch import nn
 
-from acr.methods import gradients
+from acr.methods.maths import gradients
 from acr.methods.maths.gradients import assign_gradient, flat_gradient, project_agem, project_gem
 
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from acr.methods import ntk as module
+from acr.methods.maths import ntk as module
 from acr.methods.maths.ntk import KernelCache, ntk, ntk_diagonal, symmetric_kernel
 
 BIAS_STD = 0.05
