@@ -5,12 +5,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
+from pictures import picture, save
 from PIL import Image
 
 from acr.data import ImageSet
 from acr.errors import InputError
-
-from .conftest import picture, save
 
 PICTURES = [picture(i, (8, 8)) for i in range(4)]
 BYTES = np.stack([np.asarray(p) for p in PICTURES])

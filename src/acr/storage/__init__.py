@@ -1,1 +1,1 @@
-"""What every other room stands on: files written whole, locks, a cache of arrays, worker processes, signals, progress."""
+"""What every other room stands on: whole files, locks, a cache of arrays, worker processes, signals, progress."""
