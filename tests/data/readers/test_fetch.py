@@ -9,13 +9,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from test_archives import tar_with
 
 from acr.data.catalog import Download
 from acr.data.readers import fetch as fetching
 from acr.data.readers.fetch import fetch
 from acr.errors import AcrError, InputError
-
-from .test_archives import tar_with
 
 
 def publish(folder: Path) -> bytes:
