@@ -21,10 +21,10 @@ import numpy as np
 import torch
 
 import acr
-from acr.config import make_config
 from acr.data.images import DataSet, ImageSet
 from acr.data.stream import TaskStream
 from acr.launch import build
+from acr.runs.resolve import make_config
 from acr.runs.writer import RunFolder
 from acr.training.checkpoint import Checkpoints
 from acr.training.trainer import Trainer

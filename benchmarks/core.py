@@ -16,7 +16,6 @@ import torch
 import torch.nn.functional as F
 from PIL import Image, ImageEnhance
 
-from acr.config import make_config
 from acr.data.images import DataSet, ImageSet
 from acr.data.stream import TaskStream
 from acr.data.views import Views
@@ -28,6 +27,7 @@ from acr.memory.policies import make_policy
 from acr.methods.method import Batch
 from acr.networks import resnet18
 from acr.randomness import generator
+from acr.runs.resolve import make_config
 
 Side = Callable[[], object]
 

@@ -19,13 +19,13 @@ from functools import partial
 import numpy as np
 import torch
 
-from acr.config import make_config
 from acr.data.images import DataSet, ImageSet
 from acr.data.stream import Task, TaskStream
 from acr.data.views import Views
 from acr.methods.method import REGISTRY, Batch, Context, Method, method_class
 from acr.networks import Network, resnet18
 from acr.randomness import generator, keyed_global
+from acr.runs.resolve import make_config
 
 TASKS, CLASSES, EPOCHS, BATCH, TASK_SAMPLES = 10, 100, 50, 32, 5000
 NOW = 5

@@ -14,12 +14,12 @@ from collections.abc import Callable
 
 import torch
 
-from acr.config import make_config
 from acr.data.stream import TaskStream
 from acr.launch import build
 from acr.methods.bases import ReplayMethod
 from acr.methods.method import Batch
 from acr.randomness import generator
+from acr.runs.resolve import make_config
 from acr.testing import toy_data
 
 STEPS = 3

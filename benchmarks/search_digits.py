@@ -15,7 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from acr.config import RunConfig, make_config
+from acr.config import RunConfig
+from acr.runs.resolve import make_config
 from acr.runs.run import Run
 from acr.sweeps.engines import cores, run_local
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 from acr._version import __version__
-from acr.errors import AcrError
+from acr.errors import AcrError, complain
 
 COMMANDS = {
     "demo": ("acr.commands.demo:demo", "See it work: fine-tuning, ER and ACR on handwritten digits, with a page."),
@@ -98,12 +98,6 @@ def plain_warning(
 ) -> str:
     """A warning as a sentence, without the place in the program that it came from."""
     return f"acr: warning: {message}\n"
-
-
-def complain(message: str, code: int) -> None:
-    """Say what was wrong and leave."""
-    print(f"acr: {message}", file=sys.stderr)
-    raise SystemExit(code)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,21 @@
 """RunConfig: everything a run depends on, in one frozen model that is flags, YAML file and validation at once.
 
-A field's docstring is its help text. Values that are not given come, in this order, from the method's defaults for
-the data set (the paper's settings), from the data set's own defaults, and from here. A run folder's ``config.yaml``
-holds every value in force, so it runs again as it is.
+A field's docstring is its help text. :func:`acr.runs.resolve.make_config` completes what is not given. A run folder's
+``config.yaml`` holds every value in force, so it runs again as it is.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, ValidationError, model_validator
 
-from acr.errors import InputError, unknown
+from acr.errors import InputError
 from acr.protocols import Protocol
-
-SCHEMA = 1
-"""Version of the files of a run folder; each carries it, and another one is refused."""
 
 
 class MethodOptions(BaseModel):
@@ -62,15 +57,39 @@ def _seconds(value: Any) -> Any:
     return value
 
 
+Model = TypeVar("Model", bound=BaseModel)
 Integers = Annotated[tuple[int, ...], BeforeValidator(_split)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Duration = Annotated[float, BeforeValidator(_seconds)]
 
 
-class RunConfig(BaseModel):
-    """A run."""
+class DataConfig(BaseModel):
+    """Which images of a data set are read, and how they are found."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    samples_per_class: int | None = Field(None, ge=1)
+    """Train on at most this many images of each class, drawn by --data-seed."""
+    test_samples_per_class: int | None = Field(None, ge=1)
+    """Test on at most this many images of each class."""
+    validation_fraction: float = Field(0.0, ge=0, lt=1)
+    """Hold this share of the training images out and evaluate on it in place of the test set."""
+    data_seed: int = Field(0, ge=0)
+    """Seed of the draws of --samples-per-class and --validation-fraction; the same for all --seed."""
+    image_size: int | None = Field(None, ge=8, le=1024)
+    """Side of the images in pixels, 8 to 1024; the data set's own if not given."""
+    skip_broken: bool = False
+    """Leave unreadable files out instead of stopping at them."""
+    data_root: Path | None = None
+    """Folder that holds data sets; searched before the environment variable ACR_DATA and the cache."""
+    data_cache: Path | None = None
+    """Folder for decoded images; the user's cache folder if not given."""
+    quiet: bool = False
+    """Show no progress."""
+
+
+class RunConfig(DataConfig):
+    """Everything that a run depends on."""
 
     method: str = "acr"
     """What learns; `acr methods` lists them."""
@@ -115,19 +134,6 @@ class RunConfig(BaseModel):
     """Classes of each task: one number for all, or one each, such as 4,3,3."""
     class_order: Annotated[str | tuple[int, ...], BeforeValidator(_class_order)] = "file"
     """Order in which classes arrive: file, random:SEED, or a list of labels, such as 5,0-3."""
-    samples_per_class: int | None = Field(None, ge=1)
-    """Train on so many images of each class, drawn by the seed of --data-seed."""
-    test_samples_per_class: int | None = Field(None, ge=1)
-    """Test on so many images of each class."""
-    validation_fraction: float = Field(0.0, ge=0, lt=1)
-    """Hold this share of the training images out and evaluate on it in place of the test set."""
-    data_seed: int = Field(0, ge=0)
-    """Seed of the draws of --samples-per-class and --validation-fraction; the same for all --seed."""
-    image_size: int | None = Field(None, ge=8)
-    """Side of the images; the data set's own if not given."""
-    skip_broken: bool = False
-    """Leave unreadable files out instead of stopping at them."""
-
     ood_every: Literal["stage", "end", "never"] = "stage"
     """When to evaluate under shift: after every task, after the last, or never."""
     ood_corruptions: Names | None = None
@@ -137,18 +143,11 @@ class RunConfig(BaseModel):
     ood_constants: Literal["imagenet-c", "cifar-c"] = "imagenet-c"
     """Table of constants of the corruptions."""
 
-    ood_baseline: Path | None = None
-    """Folder of a finished run; the mean corruption error is told relative to it."""
-
     options: SerializeAsAny[MethodOptions] = MethodOptions()
     """Options of the method; in files and flags they stand beside the other fields."""
 
     out: Path = Path("runs")
     """Folder in which the run's own folder is made."""
-    data_root: Path | None = None
-    """Where data sets lie; then the environment variable ACR_DATA, then the cache."""
-    data_cache: Path | None = None
-    """Where decoded images are kept; the user's cache folder if not given."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, mps."""
     threads: int | None = Field(None, ge=1)
@@ -167,8 +166,6 @@ class RunConfig(BaseModel):
     """Also write losses, accuracies and readings for TensorBoard, into the run's folder."""
     wandb: Literal["off", "online", "offline"] = "off"
     """Also log to Weights & Biases; offline keeps it all in the run's folder."""
-    quiet: bool = False
-    """No progress."""
 
     @model_validator(mode="after")
     def _check(self) -> RunConfig:
@@ -181,13 +178,18 @@ class RunConfig(BaseModel):
     def flat(self) -> dict[str, Any]:
         """All values in force, the method's options among them, as they stand in a file."""
         values = self.model_dump(mode="json")
-        options = values.pop("options")
-        return {**values, **options}
+        first = {name: values[name] for name in ("method", "dataset", "seed", "buffer_size")}
+        return {**first, **values, **values.pop("options")}
 
     def identity(self) -> str:
         """Hash of what changes results. Two configs with the same identity are the same run."""
         relevant = {name: value for name, value in self.flat().items() if name not in NOT_PART_OF_IDENTITY}
         return hashlib.blake2b(json.dumps(relevant, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+    def rate_in_epoch(self, epoch: int) -> float:
+        """The learning rate in an epoch of any task: multiplied by the decay at every milestone passed."""
+        passed = sum(epoch >= milestone for milestone in self.lr_milestones)
+        return self.learning_rate * self.lr_decay**passed
 
     def protocol_in_force(self) -> Protocol:
         """The protocol with its single quirks."""
@@ -195,92 +197,24 @@ class RunConfig(BaseModel):
 
 
 NOT_PART_OF_IDENTITY = frozenset(
-    {"out", "data_root", "data_cache", "device", "threads", "deterministic", "quiet", "ood_baseline"}
+    {"out", "data_root", "data_cache", "device", "threads", "deterministic", "quiet"}
     | {"checkpoint_every", "keep", "eval_every", "log_every", "tensorboard", "wandb"}
 )
-"""Fields that say where and how a run is done, not what comes out."""
+"""Fields that say where and how a run is carried out, not what comes out of it."""
 
 
-def make_config(values: Mapping[str, Any], *, file: Mapping[str, Any] | None = None) -> RunConfig:
-    """A complete config from flat values; those of a file fill what is not given.
-
-    Unknown names and wrong values are refused with one sentence each.
-    """
-    from acr.data.catalog import find
-    from acr.methods.method import method_class
-    from acr.methods.paper_settings import method_defaults
-
-    given = {**(file or {}), **values}
-    method = method_class(str(given.get("method", "acr")))
-    spec, _ = find(str(given.get("dataset", "split-digits")))
-    option_names = set(method.Options.model_fields)
-    for name in given:
-        if (name not in RunConfig.model_fields and name not in option_names) or name == "options":
-            raise _unknown_field(name, method.name, option_names)
-
-    layered = spec.run_defaults()
-    layered |= method_defaults(method.name, spec.name, int_or(given.get("buffer_size"), layered["buffer_size"]))
-    if given.get("classes_per_task") is not None and given.get("tasks") is None:
-        layered["tasks"] = None  # the sizes given decide how many tasks there are
-    layered |= given
-    if not method.uses_memory:
-        layered["buffer_size"] = 0  # so that one run serves every buffer size of a comparison
-    options = _validate(method.Options, {n: v for n, v in layered.items() if n in option_names})
-    fields = {n: v for n, v in layered.items() if n in RunConfig.model_fields}
-    return method.complete_config(_validate(RunConfig, {**fields, "options": options}))
-
-
-def int_or(value: Any, default: int) -> int:
-    """A whole number if the value is one; wrong values are reported by validation, not here."""
-    return int(value) if isinstance(value, int) or (isinstance(value, str) and value.isdecimal()) else default
-
-
-def read_config_file(path: Path, *, of_a_run: bool = False) -> dict[str, Any]:
-    """A YAML file of flat values. One's own needs no ``schema``; that of a run folder has one that this version reads.
-
-    Tags that would make Python objects are refused.
-    """
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"Cannot read the config file {path}: {error.strerror}.") from None
-    except RecursionError:
-        raise InputError(f"{path} is nested too deeply for a config file.") from None
-    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:  # dates and tags raise any
-        raise InputError(f"{path} is not a YAML file: {' '.join(str(error).split())}") from None
-    content = {} if content is None and not of_a_run else content
-    if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
-        raise InputError(f"{path} must hold lines of the form 'field: value'.")
-    schema = content.pop("schema", None if of_a_run else SCHEMA)
-    if type(schema) is not int or schema != SCHEMA:
-        found = "no schema" if schema is None else f"schema {str(schema)[:20]}"
-        raise InputError(f"{path} has {found}; this version reads schema {SCHEMA}.")
-    for name, value in content.items():
-        if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(v, (list, dict)) for v in value)):
-            raise InputError(f"{path}: {name[:80]!r} must be one value or a flat list.")
-    return {name.replace("-", "_"): value for name, value in content.items()}
-
-
-def _validate(model: type[Any], values: Mapping[str, Any]) -> Any:
+def validated(model: type[Model], values: Mapping[str, Any]) -> Model:
+    """A model made of these values; wrong ones are refused with one sentence each."""
     try:
         return model(**values)
     except ValidationError as error:
-        raise InputError("\n".join(_in_words(problem) for problem in error.errors())) from None
+        raise InputError("\n".join(in_words(problem) for problem in error.errors())) from None
 
 
-def _in_words(problem: Any) -> str:
+def in_words(problem: Any) -> str:
     """One problem as a sentence with the flag, the value, and what is expected."""
     what = problem["msg"].removeprefix("Value error, ").removeprefix("Input should be ").rstrip(".")
     if not problem["loc"]:
         return f"{what[:1].upper()}{what[1:]}."
     name = str(problem["loc"][0])
     return f"--{name.replace('_', '-')} {problem['input']!r}: expected {what}."
-
-
-def _unknown_field(name: str, method: str, options: Iterable[str]) -> InputError:
-    from acr.methods.method import method_class, method_names
-
-    owners = [m for m in method_names() if m != method and name in method_class(m).Options.model_fields]
-    if owners:
-        return InputError(f"{name!r} is an option of {', '.join(owners)}, not of {method}.")
-    return unknown("config field", name, [*(n for n in RunConfig.model_fields if n != "options"), *options])

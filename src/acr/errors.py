@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import NoReturn
 
 
 class AcrError(Exception):
@@ -28,3 +30,9 @@ def unknown(what: str, name: str, known: Iterable[str]) -> InputError:
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return InputError(f"There is no {what} {name!r}.{hint} Known: {', '.join(names)}.")
+
+
+def complain(message: str, code: int) -> NoReturn:
+    """Say on standard error what was wrong, and leave with this exit code."""
+    print(f"acr: {message}", file=sys.stderr)
+    raise SystemExit(code)

@@ -7,22 +7,24 @@ from typing import Any, Literal
 
 import torch
 
-from acr.config import RunConfig, make_config
+from acr.config import RunConfig
 from acr.data.catalog import find
 from acr.data.images import DataSet
 from acr.data.loading import load_dataset
 from acr.data.stream import TaskStream
 from acr.data.views import Views
-from acr.errors import InputError
+from acr.errors import AcrError, InputError
 from acr.evaluation.scenarios import DrawnAtEvaluation, Scenario, StoredImages
 from acr.methods.method import Context, Method, method_class
 from acr.networks import Network, resnet18
 from acr.randomness import keyed_global
+from acr.runs.resolve import make_config
 from acr.runs.run import Run, load_run
-from acr.runs.writer import CONFIG, RESULTS, RunFolder, folder_name
+from acr.runs.writer import CONFIG, RESULTS, RunWriter, folder_name
 from acr.shift.suite import ShiftSpec, build_suite
 from acr.training.checkpoint import CheckpointError, Checkpoints
 from acr.training.loggers import Logger, check_loggers, open_loggers
+from acr.training.loop import TrainingLoop
 from acr.training.results import write_results
 from acr.training.torch_settings import torch_settings
 from acr.training.trainer import Trainer
@@ -31,7 +33,7 @@ Resume = Literal["auto", "ask"]
 
 
 class Unfinished(InputError):
-    """The run was begun and not finished, and nobody said whether to go on."""
+    """The run was begun and not finished, and nobody said whether to resume it."""
 
 
 def run(
@@ -43,10 +45,10 @@ def run(
     resume: Resume = "auto",
     **config: Any,
 ) -> Run:
-    """Learn a data set with a method and evaluate it; returns the run, which lies in a folder below ``out``.
+    """Learn a data set with a method and evaluate it; returns the run, whose folder is made below ``out``.
 
     ``config`` takes any field of :class:`acr.config.RunConfig` and any option of the method. A run that is finished
-    already is not run again, one that was interrupted goes on; ``fresh=True`` runs it anew, beside the old one.
+    already is not run again, one that was interrupted is resumed; ``fresh=True`` runs it anew, beside the old one.
     """
     return run_config(
         make_config({"method": method, "dataset": dataset, "out": Path(out), "quiet": True, **config}),
@@ -62,9 +64,9 @@ def run_config(config: RunConfig, *, fresh: bool = False, resume: Resume = "auto
         path = next(p for n in range(2, 10_000) if not (p := path.with_name(f"{path.name}-{n}")).exists())
     if (path / RESULTS).exists() and load_run(path).finished:
         return load_run(path)
-    if resume == "ask" and Checkpoints(path / "checkpoint", config.identity()).names():
+    if resume == "ask" and Checkpoints(path / "checkpoint", config.identity()).folders():
         raise Unfinished(
-            f"This run was begun before and not finished: {path}. Go on with: acr resume {path} "
+            f"This run was begun before and not finished: {path}. Resume it with: acr resume {path} "
             "(or add --resume auto). To start over beside it, add --fresh."
         )
     return execute(config, path)
@@ -80,9 +82,9 @@ def resume_run(folder: str | Path, **changes: Any) -> Run:
 
 
 def execute(config: RunConfig, path: Path) -> Run:
-    """Train and evaluate in a run folder, going on from its last checkpoint if it has one.
+    """Train and evaluate in a run folder, resuming from its last checkpoint if it has one.
 
-    Threads and torch's choice of algorithms are the run's own while it goes on, and the caller's again afterwards.
+    Threads and torch's choice of algorithms are the run's own meanwhile, and the caller's again afterwards.
     """
     with torch_settings(find_device(config.device), config.threads, config.deterministic):
         return _execute(config, path)
@@ -91,9 +93,7 @@ def execute(config: RunConfig, path: Path) -> Run:
 def _execute(config: RunConfig, path: Path) -> Run:
     check_loggers(config)
     check_same_run(config, path)
-    if config.ood_baseline is not None and not load_run(config.ood_baseline).finished:
-        raise InputError(f"--ood-baseline {config.ood_baseline}: that run is not finished.")
-    data = load_data(config)
+    data = load_dataset(config.dataset, config)
     stream = TaskStream.split(data, config.tasks, config.classes_per_task, config.class_order)
     cls = method_class(config.method)
     if cls.uses_memory and config.buffer_size < len(stream.classes):
@@ -102,14 +102,14 @@ def _execute(config: RunConfig, path: Path) -> Run:
             "the memory needs room for one sample of each."
         )
     scenarios = make_scenarios(config, data)
-    method, context = build(config, stream)
-    folder = RunFolder.open(path, config)
+    loop = build_loop(config, stream)
+    folder = RunWriter.open(path, config)
     loggers: list[Logger] = []
     try:
         loggers += open_loggers(config, path)
         folder.listeners += [logger.log for logger in loggers]
         checkpoints = Checkpoints(path / "checkpoint", config.identity(), config.keep)
-        trainer = Trainer(config, stream, method, context, scenarios, folder, checkpoints)
+        trainer = Trainer(config, stream, loop, scenarios, folder, checkpoints)
         saved = checkpoints.load()
         if saved is not None:
             try:
@@ -117,7 +117,7 @@ def _execute(config: RunConfig, path: Path) -> Run:
             except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
                 raise CheckpointError(unfit(checkpoints, error)) from error
         trainer.run()
-        write_results(trainer, data)
+        write_results(trainer)
     except OSError as error:
         raise storage_error(error, path) from error
     finally:
@@ -128,16 +128,16 @@ def _execute(config: RunConfig, path: Path) -> Run:
 
 
 def unfit(checkpoints: Checkpoints, error: Exception) -> str:
-    """What to say about a checkpoint that is whole and of this run, and yet not one that the method can go on from."""
+    """What to say about a checkpoint that is whole and of this run, but that the method cannot resume from."""
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return (
-        f"The checkpoint {checkpoints.names()[0]} does not fit this version of the method ({first}). Nothing was "
-        "changed. Go on with the version that wrote it (environment.json names it), or start over with --fresh."
+        f"The checkpoint {checkpoints.folders()[0]} does not fit this version of the method ({first}). Nothing was "
+        "changed. Resume with the version that wrote it (environment.json names it), or start over with --fresh."
     )
 
 
 def check_same_run(config: RunConfig, path: Path) -> None:
-    """Refuse to go on in the folder of another config, and show what differs."""
+    """Refuse to resume in the folder of another config, and show what differs."""
     if not (path / CONFIG).exists():
         return
     old = load_run(path).config
@@ -147,22 +147,6 @@ def check_same_run(config: RunConfig, path: Path) -> None:
     names = [name for name in sorted({*mine, *theirs}) if mine.get(name) != theirs.get(name)]
     rows = "; ".join(f"{name}: {theirs.get(name)} there, {mine.get(name)} here" for name in names)
     raise InputError(f"{path} holds a run with another config. {rows}.")
-
-
-def load_data(config: RunConfig) -> DataSet:
-    """The images of a config."""
-    return load_dataset(
-        config.dataset,
-        data_root=config.data_root,
-        data_cache=config.data_cache,
-        image_size=config.image_size,
-        samples_per_class=config.samples_per_class,
-        test_samples_per_class=config.test_samples_per_class,
-        validation_fraction=config.validation_fraction,
-        seed=config.data_seed,
-        skip_broken=config.skip_broken,
-        quiet=config.quiet,
-    )
 
 
 def make_scenarios(config: RunConfig, data: DataSet) -> list[Scenario]:
@@ -185,8 +169,11 @@ def make_scenarios(config: RunConfig, data: DataSet) -> list[Scenario]:
     return [*scenarios, *(StoredImages(name, images) for name, images in suite.items())]
 
 
-def build(config: RunConfig, stream: TaskStream, cls: type[Method] | None = None) -> tuple[Method, Context]:
-    """Network, context and method of a run; a class that is not registered can be given."""
+def build_loop(config: RunConfig, stream: TaskStream, cls: type[Method] | None = None) -> TrainingLoop:
+    """Network, context, method and training loop of a run, at its start.
+
+    ``cls`` is a method that is not registered, in place of the one that the config names.
+    """
     cls = cls or method_class(config.method)
     head = cls.head
     data = stream.data
@@ -218,7 +205,8 @@ def build(config: RunConfig, stream: TaskStream, cls: type[Method] | None = None
         protocol=protocol,
         device=device,
     )
-    return cls(build_network("run"), config.options, context), context
+    method = cls(build_network("run"), config.options, context)
+    return TrainingLoop(stream, method, context, config.rate_in_epoch)
 
 
 def find_device(name: str) -> torch.device:
@@ -235,15 +223,11 @@ def find_device(name: str) -> torch.device:
     return device
 
 
-def storage_error(error: OSError, path: Path) -> Exception:
+def storage_error(error: OSError, path: Path) -> AcrError:
     """A full disk or a lost folder, said so that a person can act."""
-    from acr.errors import AcrError
 
     what = error.strerror or str(error)
     return AcrError(
         f"Writing to {error.filename or path} failed: {what}. What was finished is kept; "
-        f"when the cause is mended, go on with: acr resume {path}"
+        f"when the cause is mended, resume with: acr resume {path}"
     )
-
-
-__all__ = ["Unfinished", "execute", "resume_run", "run", "run_config"]

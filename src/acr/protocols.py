@@ -3,19 +3,16 @@
 The released program of the paper does a number of things that its text does not say or that distort a comparison.
 Each is a *quirk* with a name here. ``sound``, the default protocol, has none of them; ``published`` has them all;
 ``--quirk NAME`` and ``--no-quirk NAME`` switch one, so that each can be measured alone. Methods and the evaluator ask
-a :class:`Protocol` at one point each; what a quirk does lives in this module.
+a :class:`Protocol` at one point each whether a quirk is in force.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Literal
 
 from acr.errors import unknown
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 QUIRKS: dict[str, str] = {
     "wrapped-ood": "corrupt wrapped bytes of the normalised test image and do not normalise afterwards",
@@ -58,7 +55,7 @@ class Protocol:
         return quirk in self.quirks
 
     @property
-    def headline(self) -> str:
+    def headline(self) -> Literal["seen", "all"]:
         """Over which outputs the reported accuracy is taken: the classes ``seen`` so far, or ``all``."""
         return "all" if "unseen-outputs" in self else "seen"
 
@@ -74,22 +71,6 @@ class Protocol:
         small = dataset in ("split-mini-imagenet", "split-tiny-imagenet")
         return (1 if small else padding), tuple(mean)
 
-    def second_view(self, images: Tensor, view: Callable[[Tensor], Tensor], mean: Tensor, std: Tensor) -> Tensor:
-        """ACR's second view of a batch: ``view(images)``, or the released program's.
-
-        The released program hands the view bytes that wrapped around and shows the network the result without
-        normalising. The network normalises whatever it is given, so it is handed w·std + mean.
-        """
-        if "wrapped-views" not in self:
-            return view(images)
-        import torch
-
-        from acr.shift import wrap
-
-        pixels = images.float() / 255 if images.dtype == torch.uint8 else images
-        wrapped = view(wrap((pixels - mean.cpu()) / std.cpu()))
-        return wrapped.float() / 255 * std.cpu() + mean.cpu()
-
 
 def hash_set_order(labels: list[int]) -> list[int]:
     """The order a Python set of small integers is walked in: by their place in a hash table.
@@ -98,25 +79,3 @@ def hash_set_order(labels: list[int]) -> list[int]:
     [32, 33, 34, 35, 36, 37, 38, 39, 30, 31]
     """
     return list(set(labels))
-
-
-def released_ood_images(
-    images: Tensor,
-    corruption: str,
-    severity: int,
-    constants: str,
-    seed: int,
-    indices: Sequence[int],
-    mean: Sequence[float],
-    std: Sequence[float],
-) -> Tensor:
-    """Test images as the released evaluation shifts them: wrapped bytes, corrupted, not normalised afterwards.
-
-    The network normalises whatever it is given, so it is handed w·std + mean.
-    """
-    import torch
-
-    from acr.shift import corrupt_float, wrapped_bytes
-
-    shifted = corrupt_float(wrapped_bytes(images, mean, std), corruption, severity, constants, seed, indices)
-    return shifted * torch.tensor(std).view(1, -1, 1, 1) + torch.tensor(mean).view(1, -1, 1, 1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 
@@ -31,6 +32,23 @@ def key_to_seed(*key: Key) -> int:
 def generator(*key: Key) -> torch.Generator:
     """A fresh CPU generator for a key."""
     return torch.Generator().manual_seed(key_to_seed(*key))
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a run stands, and the source of every draw it makes there: the same position always gives the same draws.
+
+    All count from 0; ``step`` counts inside an epoch.
+    """
+
+    seed: int
+    task: int = 0
+    epoch: int = 0
+    step: int = 0
+
+    def generator(self, purpose: str, *more: Key) -> torch.Generator:
+        """A fresh generator for this purpose here; ``more`` tells several draws for one purpose apart."""
+        return generator(self.seed, purpose, self.task, self.epoch, self.step, *more)
 
 
 @contextmanager

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from acr.data import ImageSet
 from acr.data.catalog import CATALOG
-from acr.data.inspect import check
-from acr.data.listing import list_datasets
+from acr.data.inspect import check, list_datasets
 from acr.data.loading import load_dataset
 from acr.data.sheets import draw, draw_views
 from acr.data.splits import at_most, hold_out
@@ -43,9 +42,9 @@ def test_a_choice_of_one_class_does_not_hang_on_the_others() -> None:
 
 
 def test_subsets_are_seeded_and_recorded() -> None:
-    first = load_dataset("split-digits", samples_per_class=5, test_samples_per_class=2, seed=1)
-    again = load_dataset("split-digits", samples_per_class=5, test_samples_per_class=2, seed=1)
-    other = load_dataset("split-digits", samples_per_class=5, test_samples_per_class=2, seed=2)
+    first = load_dataset("split-digits", samples_per_class=5, test_samples_per_class=2, data_seed=1)
+    again = load_dataset("split-digits", samples_per_class=5, test_samples_per_class=2, data_seed=1)
+    other = load_dataset("split-digits", samples_per_class=5, test_samples_per_class=2, data_seed=2)
     assert set(first.train.counts().values()) == {5}
     assert set(first.test.counts().values()) == {2}
     np.testing.assert_array_equal(first.train.images, again.train.images)
@@ -168,7 +167,7 @@ def test_listing_imports_no_torch() -> None:
     import subprocess
     import sys
 
-    code = "import sys; from acr.data.listing import list_datasets; list_datasets(); sys.exit('torch' in sys.modules)"
+    code = "import sys; from acr.data.inspect import list_datasets; list_datasets(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

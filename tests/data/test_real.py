@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from acr.data.catalog import CATALOG
+from acr.data.catalog import CATALOG, locate
 from acr.data.inspect import check
 from acr.data.loading import load_dataset
-from acr.storage.location import locate
 
 ROOT = os.environ.get("ACR_TEST_DATA", "")
 

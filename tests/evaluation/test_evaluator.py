@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from acr.data.stream import TaskStream
-from acr.evaluation.evaluator import accuracy_matrix, calibration_bins, count, evaluate
+from acr.evaluation.counts import accuracy_matrix, calibration_bins, count, evaluate
 from acr.evaluation.scenarios import StoredImages
 from acr.testing import toy_data
 

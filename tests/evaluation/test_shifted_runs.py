@@ -22,11 +22,11 @@ def run(tmp_path_factory):
 def test_every_stage_and_scenario_is_counted(run):
     names = ["clean", "gaussian_noise/1", "gaussian_noise/5", "fog/1", "fog/5"]
     assert run.scenarios == names
-    for stage in run.results["stages"]:
+    for stage in run.results.stages:
         assert list(stage["scenarios"]) == names
         for counts in stage["scenarios"].values():
             assert len(counts["total"]) == stage["stage"] + 1
-    assert sum(map(sum, run.results["stages"][-1]["scenarios"]["fog/5"]["total"])) == 357
+    assert sum(map(sum, run.results.stages[-1].scenarios["fog/5"]["total"])) == 357
 
 
 def test_clean_images_do_not_count_as_shifted(run):
@@ -59,7 +59,7 @@ def test_only_at_the_end(tmp_path):
 
 def test_published_protocol(tmp_path):
     run = acr.run(out=tmp_path, data_cache=tmp_path, protocol="published", **SMALL)
-    assert run.results["headline"] == "all"
+    assert run.results.headline == "all"
     every = [run.accuracy[name] for name in run.scenarios]
     np.testing.assert_allclose(run.accuracy["ood"], np.mean(every, axis=0))  # the clean image among them
     assert not list(tmp_path.glob("shift/*"))  # drawn at evaluation, not cached

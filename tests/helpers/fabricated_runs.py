@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from acr.config import make_config
+from acr.runs.resolve import make_config
 from acr.runs.writer import EVENTS, SCHEMA, RunFolder
 from acr.shift import PAPER_CORRUPTIONS, corrupt
 

@@ -1,18 +1,15 @@
-"""A training loop in a few lines, for tests that look at a method after any step."""
+"""The training loop on a small stream, for tests that look at a method after any step."""
 
 from __future__ import annotations
 
-from functools import partial
-
-import torch
-
 from acr.data.stream import TaskStream
 from acr.data.views import Views
-from acr.methods.method import Batch, Context, method_class
+from acr.methods.method import Context, method_class
 from acr.networks import resnet18
 from acr.protocols import Protocol
-from acr.randomness import generator, keyed_global
+from acr.randomness import keyed_global
 from acr.testing import toy_data
+from acr.training.loop import Step, TaskEnd, TrainingLoop
 
 
 class Learning:
@@ -40,8 +37,16 @@ class Learning:
             classes=len(self.stream.classes),
             protocol=Protocol.make("sound", quirks),
         )
-        self.method = cls(build_network("run"), cls.Options(**(options or {})), self.context)
-        self.position = (0, 0, 0)
+        self.loop = TrainingLoop(self.stream, cls(build_network("run"), cls.Options(**(options or {})), self.context),
+                                 self.context)  # fmt: skip
+        self.method = self.loop.method
+        self.events = iter(self.loop)
+
+    @property
+    def position(self):
+        """Task, epoch and step that come next."""
+        cursor = self.loop.cursor
+        return cursor.task, cursor.epoch, cursor.step
 
     @property
     def task(self):
@@ -52,46 +57,23 @@ class Learning:
         return self.position[0] >= len(self.stream)
 
     def place(self, task, epoch, step):
-        context = self.context
-        context.task, context.epoch, context.step = task, epoch, step
-        seen = [column for earlier in range(task + 1) for column in self.stream.columns(earlier)]
-        context.seen = list(dict.fromkeys(seen))
+        self.loop.place(self.stream[task], epoch, step)
 
     def batch(self):
-        """The batch that comes next."""
+        """The batch that comes next; the method is told that it comes."""
         task, epoch, step = self.position
         self.place(task, epoch, step)
-        samples = self.stream[task]
-        order = torch.randperm(len(samples), generator=generator(0, "shuffle", task, epoch))
-        indices = order[step * self.context.batch_size :][: self.context.batch_size]
-        return Batch(indices, samples.images(indices), samples.targets[indices], task, epoch, step,
-                     self.context.views, partial(self.draws, task, epoch, step))  # fmt: skip
-
-    def draws(self, task, epoch, step, purpose):
-        return generator(0, purpose, task, epoch, step)
+        return next(self.loop.batches(self.stream[task], epoch, step))
 
     def step(self):
         """Observe the next batch, with what comes before and after it; the loss."""
-        task, epoch, step = self.position
-        batch = self.batch()
-        samples, method = self.task, self.method
-        if epoch == step == 0:
-            self.place(task, 0, 0)
-            method.begin_task(samples)
-        self.place(task, epoch, step)
-        method.network.train()
-        loss = method.observe(batch)
-        if (step + 1) * self.context.batch_size < len(samples):
-            self.position = (task, epoch, step + 1)
-            return loss
-        self.place(task, epoch, step + 1)
-        method.end_epoch()
-        self.position = (task, epoch + 1, 0)
-        if epoch + 1 == self.context.epochs:
-            self.place(task, epoch + 1, 0)
-            method.end_task(samples)
-            self.position = (task + 1, 0, 0)
-        return loss
+        taken = next(event for event in self.events if isinstance(event, Step))
+        batch = taken.batch
+        if (batch.step + 1) * self.context.batch_size >= len(self.stream[batch.task]):  # the end of the epoch comes too
+            next(self.events)
+            if batch.epoch + 1 == self.context.epochs:
+                assert isinstance(next(self.events), TaskEnd)
+        return taken.loss
 
     def run(self, task=None, epoch=0, step=0):
         """Up to a position, or to the end; all losses on the way."""

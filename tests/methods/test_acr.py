@@ -5,12 +5,12 @@ import copy
 import pytest
 import torch
 
-from acr.config import make_config
 from acr.data.stream import TaskStream
-from acr.launch import build
+from acr.launch import build_loop
 from acr.losses import proxy_contrastive_loss
 from acr.methods.method import Batch
-from acr.randomness import generator
+from acr.randomness import Position
+from acr.runs.resolve import make_config
 from acr.testing import toy_data
 
 
@@ -18,17 +18,17 @@ def setup(method="acr", classes=4, buffer_size=8, **options):
     config = make_config({"method": method, "epochs": 3, "width": 8, "buffer_size": buffer_size, "learning_rate": 0.05,
                           "replay_size": 6, **options})  # fmt: skip
     stream = TaskStream.split(toy_data(classes=classes), tasks=classes // 2)
-    made, context = build(config, stream)
+    loop = build_loop(config, stream)
+    made, context = loop.method, loop.context
     made.network.train()
     return made, context, stream
 
 
 def batch_of(stream, context, task=0, epoch=0, step=0, size=8):
     part = stream[task]
-    context.task, context.epoch, context.step = task, epoch, step
+    context.position = Position(context.seed, task, epoch, step)
     indices = torch.arange(step * size, (step + 1) * size)
-    return Batch(indices, part.images(indices), part.targets[indices], task, epoch, step, context.views,
-                 lambda purpose: generator(context.seed, purpose, task, epoch, step))  # fmt: skip
+    return Batch(indices, part.images(indices), part.targets[indices], context.position, context.views)
 
 
 def fill_memory(method, stream, context):

@@ -8,6 +8,7 @@ from acr.methods.method import REGISTRY, method_class
 from acr.methods.paper_settings import PAPER_SETTINGS
 from acr.testing import toy_data
 from acr.training.checkpoint import flatten, restore
+from acr.training.loop import Cursor
 
 QUICK = {"gdumb": {"fit_epochs": 3}, "hal": {"anchor_steps": 3}}
 
@@ -67,8 +68,7 @@ def test_a_saved_state_goes_on_as_if_nothing_had_happened(name):
 
     torch.manual_seed(12345)  # the global generator plays no part
     again = learning_of(name, **settings)
-    again.position = learning.position
-    again.place(*again.position)
+    again.loop.cursor = Cursor(**vars(learning.loop.cursor))
     again.method.load_state_dict(state)
     for _ in range(20):
         if learning.done:
@@ -92,7 +92,7 @@ def test_the_papers_settings_name_existing_fields():
 
 
 def test_the_papers_settings_are_in_force():
-    from acr.config import make_config
+    from acr.runs.resolve import make_config
 
     def values(method, dataset, buffer_size=500):
         return make_config({"method": method, "dataset": dataset, "buffer_size": buffer_size}).flat()

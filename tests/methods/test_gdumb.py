@@ -2,12 +2,12 @@ import pytest
 import torch
 from method_learning import Learning
 
-from acr.config import make_config
 from acr.errors import InputError
 from acr.memory import Buffer
 from acr.memory.policies import Reservoir
 from acr.methods.gdumb import GreedyBalanced
 from acr.methods.maths.fitting import learning_rates
+from acr.runs.resolve import make_config
 
 QUICK = {"fit_epochs": 2}
 

@@ -7,7 +7,6 @@ import yaml
 from fabricated_runs import make_run, make_sweep
 
 from acr.cli import main
-from acr.config import make_config
 from acr.report import rerun
 from acr.report.class_charts import class_accuracy, class_change
 from acr.report.estimates import estimate
@@ -18,6 +17,7 @@ from acr.report.page import leaders
 from acr.report.pictures import TILES, memory_of, share_out
 from acr.report.sections import in_short
 from acr.report.shift_charts import corruption_estimate, spread
+from acr.runs.resolve import make_config
 from acr.runs.run import Run, find_runs
 
 
@@ -101,7 +101,7 @@ def test_forgetting_of_classes_is_the_change_since_first_seen(sweep):
     change = class_change(class_accuracy(group))
     run_changes = []
     for run in group.runs:
-        stages = [s["scenarios"]["clean"] for s in run.results["stages"]]
+        stages = [s["scenarios"]["clean"] for s in run.results.stages]
         run_changes.append((stages[-1]["correct"]["seen"][0][1] - stages[0]["correct"]["seen"][0][1]) / 30)
     assert change[1] == pytest.approx(np.mean(run_changes))
     assert np.isnan(change[-2:]).all()

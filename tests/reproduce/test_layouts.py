@@ -13,13 +13,13 @@ from rich.console import Console
 from scipy import stats
 
 from acr.cli import main
-from acr.config import make_config
 from acr.report.statistics import half_width, paired_p
 from acr.reproduce.cells import Cell, PaperTable, Sample, mean_cell, printed
 from acr.reproduce.figures import interval, shown_seeds
 from acr.reproduce.formats import document, print_table, to_csv, to_latex, to_markdown
 from acr.reproduce.layouts import LAYOUTS, readings
 from acr.reproduce.plan import Plan, find_samples, make_plan, names, write_reproduction
+from acr.runs.resolve import make_config
 from acr.runs.run import load_run
 from acr.runs.writer import folder_name
 from acr.sweeps.recipe import find_recipe

@@ -5,7 +5,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acr.config import RunConfig, make_config, read_config_file
+from acr.config import RunConfig
+from acr.runs.resolve import make_config, read_config_file
 from acr.errors import InputError
 
 

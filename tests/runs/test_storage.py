@@ -14,7 +14,7 @@ import yaml
 import acr
 from acr.storage import files
 from acr.cli import main
-from acr.config import make_config
+from acr.runs.resolve import make_config
 from acr.errors import AcrError, InputError
 from acr.launch import execute, run_config
 from acr.training.trainer import Trainer

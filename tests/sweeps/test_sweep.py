@@ -11,9 +11,9 @@ from fabricate import fabricate
 
 import acr
 from acr.cli import main
-from acr.config import make_config
 from acr.errors import AcrError
 from acr.launch import run_config
+from acr.runs.resolve import make_config
 from acr.sweeps import sweep
 from acr.sweeps.engines import LocalEngine, Outcome, gpu_ids, last_words, run_local, worker_environment
 from acr.sweeps.recipe import find_recipe
@@ -99,7 +99,7 @@ def test_missing_data_is_told_at_once_and_the_rest_runs(tmp_path, monkeypatch):
 
 
 def test_time_left_comes_from_runs_of_the_same_kind(tmp_path):
-    report = sweep.Report([sweep.Job(config) for config in configs(tmp_path, 4)])
+    report = sweep.SweepState([sweep.Job(config) for config in configs(tmp_path, 4)])
     assert report.seconds_left(2) is None
     report.done = report.jobs[:2]
     report.seconds = {sweep.kind(report.jobs[0]): [10.0, 30.0]}
@@ -170,7 +170,7 @@ def test_run_local_finds_what_is_finished_and_raises_what_fails(tmp_path):
     for config in configs(tmp_path, 2):
         fabricate(config, 0.5)
     runs = run_local(configs(tmp_path, 2), 2, lambda run: done.append(run))
-    assert [run.results["seed"] for run in runs] == [0, 1]
+    assert [run.results.seed for run in runs] == [0, 1]
     assert len(done) == 2
     bad = make_config({**TINY, "method": "er", "buffer_size": 2, "out": tmp_path})
     with pytest.raises(AcrError, match="less than the 10 classes"):

@@ -1,8 +1,8 @@
 import pytest
 
 import acr
-from acr.config import make_config
 from acr.errors import InputError
+from acr.runs.resolve import make_config
 from acr.training.loggers import Guarded, check_loggers, scalars
 
 SMALL = {"method": "finetune", "epochs": 1, "width": 2, "log_every": 3, "ood_every": "never", "quiet": True}

@@ -59,4 +59,4 @@ def test_a_run_leaves_the_process_as_it_was_and_the_flag_does_not_change_the_res
     assert in_force() == before
     other = acr.run(out=tmp_path / "b", threads=1, deterministic=False, **config)
     assert one.config.identity() == other.config.identity()
-    assert one.results["stages"] == other.results["stages"]
+    assert one.results.stages == other.results.stages

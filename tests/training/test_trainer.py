@@ -79,8 +79,8 @@ def test_finished_run_is_found_and_fresh_makes_another(tmp_path):
 
 def test_config_of_a_run_folder_runs_again_as_it_is(tmp_path):
     first = acr.run(method="er", out=tmp_path / "a", **SMALL)
-    from acr.config import read_config_file
     from acr.launch import run_config
+    from acr.runs.resolve import read_config_file
 
     values = read_config_file(first.folder / "config.yaml")
     again = run_config(make_config({"out": tmp_path / "b"}, file=values))

@@ -8,10 +8,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from acr.config import make_config
 from acr.report.page import write_page
 from acr.report.tables import COLUMNS, print_summary
-from acr.sweeps.engines import run_local
+from acr.runs.resolve import make_config
+from acr.sweeps.sweep import run_local
 
 METHODS = ("finetune", "er", "acr")
 

@@ -11,8 +11,9 @@ from rich.console import Console
 from acr.commands.sweep import allowed_jobs, show_estimate, show_report
 from acr.reproduce.formats import print_table
 from acr.reproduce.plan import ProtocolChoice, Scale, make_plan, write_reproduction
-from acr.sweeps.engines import cores, make_engine
-from acr.sweeps.progress import Overview
+from acr.storage.workers import cores
+from acr.sweeps.engines import make_engine
+from acr.sweeps.progress import SweepProgress
 from acr.sweeps.sweep import run_sweep
 
 
@@ -40,8 +41,8 @@ def reproduce(
     if dry_run:
         show_estimate(configs, jobs)
         return
-    with Overview(jobs or cores()) as overview:
-        report = run_sweep(configs, make_engine(engine, jobs, address), retries, overview)
+    with SweepProgress(jobs or cores()) as shown:
+        report = run_sweep(configs, make_engine(engine, jobs, address), retries, shown)
     reproduction = write_reproduction(plan, out)
     console = Console(highlight=False)
     if not console.is_terminal:

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from acr.commands.flags import with_config_flags
-from acr.config import make_config, read_config_file
 from acr.launch import Unfinished, resume_run, run_config
 from acr.report.tables import print_summary
+from acr.runs.resolve import make_config, read_config_file
 from acr.runs.run import Run, load_run
 from acr.runs.writer import folder_name
 

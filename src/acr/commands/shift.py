@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from acr.commands.data import Cache, Name, Quiet, Root, Sheet, save_picture
-from acr.config import RunConfig, make_config
-from acr.launch import load_data
+from acr.config import RunConfig
+from acr.data.loading import load_dataset
+from acr.runs.resolve import make_config
 from acr.shift.severities import CORRUPTIONS, PAPER_CORRUPTIONS, constants_for
 
 Corruptions = Annotated[str | None, Parameter(help="Names, such as fog,snow; the data set's default if not given.")]
@@ -47,7 +48,7 @@ def build(
 
     config = shift_config(name, ood_corruptions, ood_severities, ood_constants, data_root, data_cache, quiet)
     spec = ShiftSpec.make(config.ood_corruptions, config.ood_severities, config.ood_constants)
-    test = load_data(config).test
+    test = load_dataset(config.dataset, config).test
     suite = build_suite(test, name, spec, data_cache, quiet)
     size = sum(images.nbytes for images in suite.values()) / 2**20
     print(f"{len(suite)} shifted copies of {len(test):,} test images are ready ({size:,.0f} MiB).")
@@ -70,7 +71,7 @@ def show(
     from acr.shift.sheet import draw
 
     config = shift_config(name, ood_corruptions, ood_severities, ood_constants, data_root, data_cache, quiet)
-    test = load_data(config).test
+    test = load_dataset(config.dataset, config).test
     first = [int(np.flatnonzero(test.labels == label)[0]) for label in test.classes[:15]]
     names = config.ood_corruptions or CORRUPTIONS
     save_picture(draw(np.array(test.images[first]), names, config.ood_severities, config.ood_constants), output)

@@ -12,10 +12,14 @@ from rich.markup import escape
 
 from acr.config import RunConfig
 from acr.errors import AcrError, InputError
-from acr.sweeps.engines import Job, cores, make_engine
-from acr.sweeps.progress import Overview, duration
+from acr.reproduce.plan import RECIPES
+from acr.storage.progress import duration
+from acr.storage.workers import cores
+from acr.sweeps.engines import make_engine
+from acr.sweeps.jobs import Job
+from acr.sweeps.progress import SweepProgress
 from acr.sweeps.recipe import find_recipe
-from acr.sweeps.sweep import Report, is_finished, placed, run_sweep
+from acr.sweeps.sweep import SweepState, is_finished, placed, run_sweep
 
 Engine = Literal["local", "ray"]
 
@@ -35,7 +39,7 @@ def sweep(
     data_cache: Annotated[Path | None, Parameter(help="Where decoded images are kept.")] = None,
 ) -> None:
     """Run a grid of configs; what is finished is not run again."""
-    chosen = find_recipe(recipe).at_scale(scale).with_fixed(protocol=protocol)
+    chosen = find_recipe(recipe, RECIPES).at_scale(scale).with_fixed(protocol=protocol)
     configs = chosen.expand(out=out, data_root=data_root, data_cache=data_cache)
     jobs = allowed_jobs(jobs, chosen.jobs)
     print(f"{chosen.title}: {len(configs)} runs in {out}", flush=True)
@@ -45,8 +49,8 @@ def sweep(
     if retries < 0:
         raise InputError(f"--retries {retries}: 0 or more.")
     at_a_time = jobs or cores()
-    with Overview(at_a_time) as overview:
-        report = run_sweep(configs, make_engine(engine, jobs, address), retries, overview)
+    with SweepProgress(at_a_time) as shown:
+        report = run_sweep(configs, make_engine(engine, jobs, address), retries, shown)
     show_report(report)
 
 
@@ -85,7 +89,7 @@ def show_estimate(configs: list[RunConfig], jobs: int | None) -> None:
     print("From a few steps of each kind of run on this machine, in the middle of its stream.")
 
 
-def show_report(report: Report) -> None:
+def show_report(report: SweepState) -> None:
     """How the sweep ended; failures by name and reason, and then exit code 1."""
     print(f"{len(report.found) + len(report.done)} of {len(report.jobs)} runs finished "
           f"({len(report.found)} were before), {len(report.failed)} failed.")  # fmt: skip

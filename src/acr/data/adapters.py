@@ -10,24 +10,34 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from acr.data.images import Images, ImageSet
-from acr.data.readers.decoding import decode_files, fit, floats_to_bytes, resize, to_array, to_rgb
-from acr.data.readers.file_tree import natural, open_tree
-from acr.data.sources.build import list_broken
-from acr.data.sources.folder import by_class, pictures
+from acr.data.readers.decoding import (
+    Images,
+    decode_files,
+    fit,
+    floats_to_bytes,
+    image_files,
+    list_broken,
+    resize,
+    to_array,
+    to_rgb,
+)
+from acr.data.readers.file_tree import by_class, natural, open_tree
 from acr.errors import InputError
 from acr.storage.cache import Writer
 from acr.storage.progress import progress
+
+Labelled = tuple[Images, Any, dict[int, str]]
+"""Images, their labels, and the classes' names."""
 
 IMAGE_KEYS = ("image", "img")
 LABEL_KEYS = ("label", "labels", "fine_label")
 
 
-def images_of_folder(folder: Path, size: int, *, skip_broken: bool, quiet: bool) -> ImageSet:
-    """See :meth:`ImageSet.from_folder`."""
+def read_folder(folder: Path, size: int, *, skip_broken: bool, quiet: bool) -> Labelled:
+    """What :meth:`acr.ImageSet.from_folder` is made of."""
     tree = open_tree(folder.expanduser())
     try:
-        rows = by_class(pictures(tree.names), "")
+        rows = by_class(image_files(tree.names), "")
         if not rows:
             raise InputError(f"{folder} holds no images in class folders ({folder}/<class>/*).")
         classes = sorted({label for label, _ in rows}, key=natural)
@@ -46,11 +56,11 @@ def images_of_folder(folder: Path, size: int, *, skip_broken: bool, quiet: bool)
     good = np.array([row for row in range(len(rows)) if row not in broken], dtype=np.int64)
     if broken:
         images, labels = images[good], labels[good]
-    return ImageSet(images, labels, dict(enumerate(classes)))
+    return images, labels, dict(enumerate(classes))
 
 
-def images_of_dataset(dataset: Any, size: int | None, *, quiet: bool) -> ImageSet:
-    """See :meth:`ImageSet.from_dataset`."""
+def read_dataset(dataset: Any, size: int | None, *, quiet: bool) -> Labelled:
+    """What :meth:`acr.ImageSet.from_dataset` is made of."""
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise InputError("from_dataset takes a map-style data set: one with a length, whose items are found by number.")
     images: list[Images] = []
@@ -69,7 +79,7 @@ def images_of_dataset(dataset: Any, size: int | None, *, quiet: bool) -> ImageSe
         raise InputError(f"Images have {len(shapes)} sizes, such as {sorted(shapes)[:2]}; give an image_size.")
     if len({len(image) for image in images}) > 1:
         images = [np.repeat(image, 3, axis=0) if len(image) == 1 else image for image in images]
-    return ImageSet.from_arrays(np.stack(images), labels, _class_names(dataset, label_key))
+    return np.stack(images), labels, _class_names(dataset, label_key)
 
 
 def _parts(item: Any, position: int) -> tuple[Any, Any, str]:

@@ -8,8 +8,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from acr.config import DataConfig
 from acr.data.images import DataSet
+from acr.data.readers.fetch import Download
 from acr.errors import InputError, unknown
+from acr.storage.location import search_folders
 
 
 @dataclass(frozen=True)
@@ -17,31 +20,10 @@ class Request:
     """How a source is asked for its images."""
 
     name: str
-    path: Path | None = None
+    path: Path | None
     """The PATH of ``folder:PATH`` and ``npz:PATH``."""
-    data_root: Path | None = None
-    """Where the user says the files lie; the environment variable ``ACR_DATA`` and the cache come after it."""
-    data_cache: Path | None = None
-    """Where decoded images are kept; the user's cache folder if not given."""
-    image_size: int | None = None
-    """Side of the square images wanted; the data set's own if not given."""
-    skip_broken: bool = False
-    """Leave unreadable files out instead of stopping at them."""
-    quiet: bool = False
-    """No progress bar."""
-    seed: int = 0
-    """Of a hold-out, where the source has no test images of its own."""
-
-
-@dataclass(frozen=True)
-class Download:
-    """A file at its publisher's address."""
-
-    url: str
-    size: int
-    md5: str
-    unpacked: int
-    """About how many bytes it takes on disk when unpacked."""
+    options: DataConfig
+    """Which images are wanted, and where they are found."""
 
 
 @dataclass(frozen=True)
@@ -221,3 +203,38 @@ def find(name: str) -> tuple[DataSpec, Path | None]:
     if name not in CATALOG or name.endswith(":PATH"):
         raise unknown("data set", name, CATALOG)
     return CATALOG[name], None
+
+
+def locate(spec: DataSpec, data_root: Path | None = None, data_cache: Path | None = None) -> Path | None:
+    """The folder or archive of a data set, or None. ``data_root`` may also be the data set's own folder or archive."""
+    if data_root is not None:
+        own = Path(data_root).expanduser()
+        if not own.exists():
+            raise InputError(f"There is no folder {own} (given as the data root).")
+        if own.is_file():
+            return own
+    for folder in search_folders(data_root, data_cache):
+        for place in spec.places:
+            if (folder / place).exists():
+                return folder / place
+    if data_root is not None:
+        for markers in spec.markers:
+            if all(any(own.glob(marker)) for marker in markers):
+                return own
+    return None
+
+
+def require(spec: DataSpec, data_root: Path | None = None, data_cache: Path | None = None) -> Path:
+    """As :func:`locate`; where the data set is missing, one message with the next step."""
+    found = locate(spec, data_root, data_cache)
+    if found is None:
+        raise InputError(missing(spec, data_root, data_cache))
+    return found
+
+
+def missing(spec: DataSpec, data_root: Path | None = None, data_cache: Path | None = None) -> str:
+    """What to tell a person whose data set is not there."""
+    folders = ", ".join(str(folder) for folder in search_folders(data_root, data_cache))
+    root = f" --data-root {data_root}" if data_root is not None else ""
+    step = f"Run: acr data fetch {spec.name}{root}" if spec.download else spec.how_to_get
+    return f"{spec.name} is not here. Looked for {' or '.join(spec.places)} in {folders}. {step}"

@@ -1,4 +1,4 @@
-"""ImageSet: labelled 8-bit images, where they lie."""
+"""ImageSet: labelled 8-bit images, in memory or memory-mapped."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from acr.data.adapters import read_dataset, read_folder
+from acr.data.readers.decoding import Images as Images
 from acr.errors import InputError
 
-Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
 
 
@@ -126,9 +127,7 @@ class ImageSet:
         Classes are numbered in natural order of their folders' names. Unreadable files are an error that names them,
         or left out with ``skip_broken``.
         """
-        from acr.data.adapters import images_of_folder
-
-        return images_of_folder(Path(folder), image_size, skip_broken=skip_broken, quiet=quiet)
+        return cls(*read_folder(Path(folder), image_size, skip_broken=skip_broken, quiet=quiet))
 
     @classmethod
     def from_dataset(cls, dataset: Any, image_size: int | None = None, *, quiet: bool = True) -> ImageSet:
@@ -138,9 +137,7 @@ class ImageSet:
         ``fine_label``. An image is a PIL image, an array or a tensor (uint8, or floats in 0..1). Images of unequal
         sizes need an ``image_size``. Grey images stay grey if all are.
         """
-        from acr.data.adapters import images_of_dataset
-
-        return images_of_dataset(dataset, image_size, quiet=quiet)
+        return cls.from_arrays(*read_dataset(dataset, image_size, quiet=quiet))
 
 
 @dataclass(frozen=True, eq=False)

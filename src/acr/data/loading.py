@@ -7,44 +7,35 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from acr.data.catalog import Request, find
+from acr.config import DataConfig, validated
+from acr.data.catalog import Request, find, locate
 from acr.data.images import DataSet, ImageSet
-from acr.errors import InputError
+from acr.data.readers.fetch import Download, download_and_unpack, told_plainly
+from acr.data.splits import at_most, hold_out
+from acr.errors import AcrError, InputError
+from acr.storage.location import search_folders
+from acr.storage.locks import exclusive
 
 
 def load_dataset(
-    name: str,
-    *,
-    data_root: str | Path | None = None,
-    data_cache: str | Path | None = None,
-    image_size: int | None = None,
-    samples_per_class: int | None = None,
-    test_samples_per_class: int | None = None,
-    validation_fraction: float = 0.0,
-    seed: int = 0,
-    skip_broken: bool = False,
-    quiet: bool = False,
-    classes: Sequence[int | str] | None = None,
+    name: str, options: DataConfig | None = None, *, classes: Sequence[int | str] | None = None, **fields: Any
 ) -> DataSet:
     """The data set of a name such as ``split-cifar100`` or ``folder:pictures``.
 
-    ``classes`` keeps these only, by label or name. ``validation_fraction`` of each class's training images are held
-    out of training and take the place of the test set: for tuning, so that the test images stay unseen.
-    ``samples_per_class`` and ``test_samples_per_class`` then keep at most so many images of each class. All choices
-    are functions of ``seed`` and are recorded in the data set's notes. What is not cut down stays memory-mapped.
+    Args:
+        name: as on the command line.
+        options: which images, and where they are found; single ``fields`` of it can be given by name instead.
+        classes: keep these only, by label or name.
+
+    ``validation_fraction`` of each class's training images are held out of training and take the place of the test
+    set: for tuning, so that the test images stay unseen. ``samples_per_class`` and ``test_samples_per_class`` then keep
+    at most so many images of each class. All choices are functions of ``data_seed`` and are recorded in the data set's
+    notes. What is not cut down stays memory-mapped.
     """
-    _check_numbers(image_size, samples_per_class, test_samples_per_class, validation_fraction)
+    options = options or validated(DataConfig, fields)
+    fraction, seed = options.validation_fraction, options.data_seed
     spec, path = find(name)
-    request = Request(
-        name=name,
-        path=path,
-        data_root=Path(data_root) if data_root is not None else None,
-        data_cache=Path(data_cache) if data_cache is not None else None,
-        image_size=image_size,
-        skip_broken=skip_broken,
-        quiet=quiet,
-        seed=seed,
-    )
+    request = Request(name, path, options)
     loaded = spec.load(request)
     train, test = loaded.train, loaded.test
     notes: dict[str, Any] = dict(loaded.notes)
@@ -52,13 +43,11 @@ def load_dataset(
         labels = chosen_classes(train, classes, name)
         train, test = (part.select(part.of_classes(labels)) for part in (train, test))
         notes["classes"] = [train.class_names[label] for label in labels]
-    if validation_fraction:
-        train, test = _validation(train, validation_fraction, seed, name)
-        notes["validation"] = {"fraction": validation_fraction, "seed": seed, "count": len(test)}
-    for split, limit in (("train", samples_per_class), ("test", test_samples_per_class)):
+    if fraction:
+        train, test = _validation(train, fraction, seed, name)
+        notes["validation"] = {"fraction": fraction, "seed": seed, "count": len(test)}
+    for split, limit in (("train", options.samples_per_class), ("test", options.test_samples_per_class)):
         if limit is not None:
-            from acr.data.splits import at_most
-
             part = train if split == "train" else test
             part = part.select(at_most(part.labels, limit, seed, f"samples-{split}"))
             train, test = (part, test) if split == "train" else (train, part)
@@ -84,19 +73,44 @@ def chosen_classes(images: ImageSet, classes: Sequence[int | str], name: str) ->
 
 
 def _validation(train: ImageSet, fraction: float, seed: int, name: str) -> tuple[ImageSet, ImageSet]:
-    from acr.data.splits import hold_out
-
     if alone := [train.class_names[label] for label, count in train.counts().items() if count < 2]:
-        raise InputError(f"{name}: a validation split needs two training images a class; one only: {', '.join(alone)}.")
+        raise InputError(
+            f"{name}: a validation split needs two training images per class; one only: {', '.join(alone)}."
+        )
     kept, out = hold_out(train.labels, fraction, seed, "validation")
     return train.select(kept), train.select(out)
 
 
-def _check_numbers(size: int | None, samples: int | None, test_samples: int | None, fraction: float) -> None:
-    if size is not None and not 4 <= size <= 1024:
-        raise InputError(f"An image size of {size} makes no sense: 4 to 1024 pixels.")
-    for flag, value in (("--samples-per-class", samples), ("--test-samples-per-class", test_samples)):
-        if value is not None and value < 1:
-            raise InputError(f"{flag} is {value}; at least 1 image of each class is needed.")
-    if not 0 <= fraction < 1:
-        raise InputError(f"--validation-fraction is {fraction}; it is a share of the training images, 0 to below 1.")
+def fetch(
+    name: str,
+    root: str | Path | None = None,
+    *,
+    data_cache: str | Path | None = None,
+    download: Download | None = None,
+    **how: Any,
+) -> Path:
+    """Download a data set and unpack it below ``root``; returns where it is. What is there already is left alone.
+
+    ``root`` is by default where data sets are looked for first: ``ACR_DATA``, else the cache. ``download`` names
+    another address of the same files (a mirror). ``how`` is passed on to
+    :func:`acr.data.readers.fetch.download_and_unpack`.
+    """
+    spec, path = find(name)
+    if path is not None:
+        raise InputError(f"{name} is your own data: there is nothing to fetch.")
+    source = download or spec.download
+    if source is None:
+        raise InputError(spec.how_to_get or f"{name} comes with the program: there is nothing to fetch.")
+    folder = search_folders(*(Path(place) if place is not None else None for place in (root, data_cache)))[0]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with exclusive(folder / f".{spec.name}.lock"):
+            if (found := locate(spec, folder)) is not None and found.parent == folder:
+                return found
+            download_and_unpack(source, folder, **how)
+    except OSError as error:
+        raise told_plainly(error, folder) from error
+    found = locate(spec, folder)
+    if found is None:
+        raise AcrError(f"{source.url} was unpacked in {folder}, but holds none of {', '.join(spec.places)}.")
+    return found

@@ -6,40 +6,19 @@ What is stored are counts, per task and class; every metric is computed from the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from acr.data.stream import TaskStream
+from acr.evaluation.counts import Bin, Counts, Over
 from acr.evaluation.scenarios import Positions, Scenario
 
 BINS = 15
 """Bins of predicted confidence, equally wide, for calibration."""
 BATCH = 500
 """Images in one pass of inference."""
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What one scenario (clean, or one corruption and severity) came to at one stage, for tasks 0..stage."""
-
-    total: list[list[int]]
-    """Test images, per task and class."""
-    correct: dict[str, list[list[int]]]
-    """Right ones: with the prediction taken over the classes ``seen`` so far (class-incremental), over ``all``
-    outputs, unseen ones included, and over the image's own ``task`` (task-incremental)."""
-    confusion: list[list[int]]
-    """Images of task i (row) predicted as a class of task j (column), over the classes seen."""
-    calibration: dict[str, list[float]]
-    """Per bin of confidence, over the classes seen: ``count``, ``confidence`` (sum), ``correct``."""
-
-    def as_json(self) -> dict[str, Any]:
-        """For results.json."""
-        return dict(vars(self))
 
 
 def evaluate(logits: Callable[[Tensor], Tensor], scenario: Scenario, stream: TaskStream, stage: int) -> Counts:
@@ -72,14 +51,15 @@ def count(
     outputs = scores.shape[1]
     among_seen = masked(scores, seen)
     best_seen = among_seen.argmax(1)
-    right = {"seen": best_seen == targets, "all": scores.argmax(1) == targets}
+    right: dict[Over, Tensor] = {"seen": best_seen == targets, "all": scores.argmax(1) == targets}
     within = torch.zeros(len(scores), dtype=torch.int64)
     for task, columns in enumerate(task_columns):
         rows = image_tasks == task
         within[rows] = masked(scores[rows], columns).argmax(1)
     right["task"] = within == targets
 
-    total, correct = [], {name: [] for name in right}  # type: tuple[list[list[int]], dict[str, list[list[int]]]]
+    total: list[list[int]] = []
+    correct: dict[Over, list[list[int]]] = {name: [] for name in right}
     for task, columns in enumerate(task_columns):
         chosen = [(image_tasks == task) & (targets == column) for column in columns]
         total.append([int(rows.sum()) for rows in chosen])
@@ -91,7 +71,8 @@ def count(
         task_of[list(columns)] = task
     confusion = torch.zeros(len(task_columns), len(task_columns), dtype=torch.int64)
     confusion.index_put_((image_tasks, task_of[best_seen]), torch.tensor(1), accumulate=True)
-    return Counts(total, correct, confusion.tolist(), calibration_bins(among_seen, right["seen"]))
+    calibration = calibration_bins(among_seen, right["seen"])
+    return Counts(total=total, correct=correct, confusion=confusion.tolist(), calibration=calibration)
 
 
 def masked(scores: Tensor, columns: Sequence[int]) -> Tensor:
@@ -101,22 +82,12 @@ def masked(scores: Tensor, columns: Sequence[int]) -> Tensor:
     return scores + mask
 
 
-def calibration_bins(scores: Tensor, right: Tensor) -> dict[str, list[float]]:
+def calibration_bins(scores: Tensor, right: Tensor) -> dict[Bin, list[float]]:
     """How often the model is right, by how sure it says it is."""
     confidence = scores.double().softmax(1).max(1).values
     place = (confidence * BINS).long().clamp(0, BINS - 1)
-    sums = {}
-    for name, values in (("count", torch.ones_like(confidence)), ("confidence", confidence), ("correct", right)):
+    sums: dict[Bin, list[float]] = {}
+    columns: dict[Bin, Tensor] = {"count": torch.ones_like(confidence), "confidence": confidence, "correct": right}
+    for name, values in columns.items():
         sums[name] = torch.zeros(BINS, dtype=torch.float64).index_add_(0, place, values.double()).tolist()
     return sums
-
-
-def accuracy_matrix(stages: Sequence[dict[str, Any] | None], over: str = "seen") -> npt.NDArray[np.float64]:
-    """Fractions right on task j after task i, from the stored counts of one scenario; NaN where not measured."""
-    tasks = len(stages)
-    matrix = np.full((tasks, tasks), np.nan)
-    for i, stage in enumerate(stages):
-        for j, total in enumerate(stage["total"] if stage else []):
-            if sum(total):
-                matrix[i, j] = sum(stage["correct"][over][j]) / sum(total)  # type: ignore[index]
-    return matrix

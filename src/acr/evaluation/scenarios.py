@@ -10,8 +10,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from acr.protocols import released_ood_images
 from acr.randomness import key_to_seed
+from acr.shift import corrupt, corrupt_float, wrapped_bytes
 
 Positions = npt.NDArray[np.int64]
 
@@ -28,7 +28,7 @@ class Scenario(Protocol):
 
 
 class StoredImages:
-    """Images that lie in an array, a row a test image."""
+    """Images stored in an array, one row per test image."""
 
     def __init__(self, name: str, stored: npt.NDArray[np.uint8]) -> None:
         self.name = name
@@ -63,11 +63,27 @@ class DrawnAtEvaluation:
 
     def images(self, positions: Positions, stage: int) -> Tensor:
         """Corrupted now; the draws follow from the seed, and from the stage if they are to be fresh."""
-        from acr.shift import corrupt
-
         seed = key_to_seed(self.seed, "ood", stage) if self.fresh else 0
         plain = torch.from_numpy(self.test[positions])
         how = (self.corruption, self.severity, self.constants, seed)
         if self.wrapped:
             return released_ood_images(plain, *how, positions.tolist(), self.mean, self.std)
         return corrupt(plain, *how, positions)
+
+
+def released_ood_images(
+    images: Tensor,
+    corruption: str,
+    severity: int,
+    constants: str,
+    seed: int,
+    indices: Sequence[int],
+    mean: Sequence[float],
+    std: Sequence[float],
+) -> Tensor:
+    """Test images as the released evaluation shifts them: wrapped bytes, corrupted, not normalised afterwards.
+
+    The network normalises whatever it is given, so it is handed w·std + mean, w being the wrapped, corrupted image.
+    """
+    shifted = corrupt_float(wrapped_bytes(images, mean, std), corruption, severity, constants, seed, indices)
+    return shifted * torch.tensor(std).view(1, -1, 1, 1) + torch.tensor(mean).view(1, -1, 1, 1)

@@ -16,6 +16,7 @@ from acr.memory import Buffer, ConfidenceTable
 from acr.memory.policies import POLICIES, make_policy
 from acr.methods.method import Batch, Context, Method
 from acr.networks import Network
+from acr.shift import wrap
 
 SecondView = Literal["none", "crop-flip", "strong"]
 PolicyName = Literal["reservoir", "balanced-random", "hard", "easy", "challenging"]
@@ -118,8 +119,13 @@ class ReplayMethod(MemoryMethod):
         """A second view of every image, made from the first. ``part`` tells several calls in one step apart."""
         views, draws = self.context.views, self.context.generator("second-view", part)
         view = views.strong if kind == "strong" else views.crop_flip
-        mean, std = self.network.mean, self.network.std
-        return self.context.protocol.second_view(images, lambda first: view(first, draws), mean, std)
+        if "wrapped-views" not in self.context.protocol:
+            return view(images, draws)
+        # The released program makes the view from bytes that wrapped around, and shows the network the result w without
+        # normalising it. Our network normalises whatever it is given, so it is handed w·std + mean.
+        mean, std = self.network.mean.cpu(), self.network.std.cpu()
+        pixels = images.float() / 255 if images.dtype == torch.uint8 else images
+        return view(wrap((pixels - mean) / std), draws).float() / 255 * std + mean
 
     def record_confidence(self, batch: Batch, confidence: Tensor | None = None) -> None:
         """Note how sure the network is of each sample's class, if the policy wants to know and in the first E epochs.

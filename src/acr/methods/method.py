@@ -33,7 +33,7 @@ from acr.errors import InputError, unknown
 from acr.memory.confidence import ConfidenceTable
 from acr.networks import Network
 from acr.protocols import Protocol
-from acr.randomness import generator
+from acr.randomness import Position
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,29 @@ class Batch:
     """The images as they are, uint8."""
     labels: Tensor
     """Output columns of the network."""
-    task: int
-    epoch: int
-    step: int
+    position: Position
+    """Where in the run the batch comes, and the source of its draws."""
     views: Views = field(repr=False)
-    draws: Callable[[str], torch.Generator] = field(repr=False)
+
+    @property
+    def task(self) -> int:
+        """Number of the task, from 0."""
+        return self.position.task
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch in its task, from 0."""
+        return self.position.epoch
+
+    @property
+    def step(self) -> int:
+        """Number of the batch in its epoch, from 0."""
+        return self.position.step
 
     @cached_property
     def augmented(self) -> Tensor:
         """The data set's random crop (and flip) of every image, uint8."""
-        return self.views.crop_flip(self.plain, self.draws("augment"))
+        return self.views.crop_flip(self.plain, self.position.generator("augment"))
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -84,16 +97,22 @@ class Context:
     """Number of classes of the stream, where known."""
     protocol: Protocol = field(default_factory=Protocol)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    task: int = 0
-    epoch: int = 0
-    step: int = 0
-    """Position in the run, kept by the trainer. All count from 0; ``step`` counts inside an epoch."""
+    position: Position = field(init=False)
+    """Where the run stands, kept by the training loop."""
     seen: list[int] = field(default_factory=list)
     """Output columns of the classes seen so far, in order of arrival, those of the current task included."""
 
+    def __post_init__(self) -> None:
+        self.position = Position(self.seed)
+
+    @property
+    def task(self) -> int:
+        """Number of the current task, from 0."""
+        return self.position.task
+
     def generator(self, purpose: str, *more: int | str) -> torch.Generator:
         """A generator for this purpose at this point of the run. The same point always gives the same draws."""
-        return generator(self.seed, purpose, self.task, self.epoch, self.step, *more)
+        return self.position.generator(purpose, *more)
 
 
 class Method:

@@ -186,12 +186,12 @@ def confusion_counts(group: Group, scenario: str) -> list[list[int]] | None:
     """Images of task i predicted as a class of task j, at the end, over the seeds of a group."""
     total: list[list[int]] | None = None
     for run in group.runs:
-        scenarios = run.results["stages"][-1]["scenarios"]
+        scenarios = run.results.stages[-1].scenarios
         chosen = [name for name in scenarios if name != "clean"] if scenario == "ood" else [scenario]
         for name in chosen:
             if name not in scenarios:
                 continue
-            table = scenarios[name]["confusion"]
+            table = scenarios[name].confusion
             if total is None:
                 total = [[0] * len(table) for _ in table]
             total = [[a + b for a, b in zip(x, y, strict=True)] for x, y in zip(total, table, strict=True)]

@@ -28,16 +28,16 @@ def class_accuracy(group: Group) -> Array | None:
     """Accuracy of every class after every stage on clean images, mean over seeds: stages x classes, NaN if unseen."""
     layers = []
     for run in group.runs:
-        over = run.results["headline"]
-        table = np.full((group.tasks, len(run.results["classes"])), np.nan)
-        column = {label: place for place, label in enumerate(run.results["classes"])}
-        for stage in run.results["stages"]:
-            counts = stage["scenarios"].get("clean")
+        over = run.results.headline
+        table = np.full((group.tasks, len(run.results.classes)), np.nan)
+        column = {label: place for place, label in enumerate(run.results.classes)}
+        for stage in run.results.stages:
+            counts = stage.scenarios.get("clean")
             if counts is None:
                 continue
-            for task, (right, total) in enumerate(zip(counts["correct"][over], counts["total"], strict=True)):
-                for label, hits, n in zip(run.results["tasks"][task], right, total, strict=True):
-                    table[stage["stage"], column[label]] = hits / n if n else np.nan
+            for task, (right, total) in enumerate(zip(counts.correct[over], counts.total, strict=True)):
+                for label, hits, n in zip(run.results.tasks[task], right, total, strict=True):
+                    table[stage.stage, column[label]] = hits / n if n else np.nan
         layers.append(table)
     if not layers:
         return None
@@ -137,8 +137,8 @@ def balance(setting: Setting, looks: dict[str, Look], by: str) -> Variant:
     """Stored samples per class or per task, a panel a method, from the run with the lowest seed."""
     variant = Variant(heads=["method", "CV %"])
     for group in setting.groups:
-        memory = group.runs[0].results.get("memory") or {}
-        counts = memory.get("per_class" if by == "class" else "per_task")
+        memory = group.runs[0].results.memory
+        counts = memory.per_class if by == "class" else memory.per_task
         if not counts:
             continue
         names = group.class_names if by == "class" else [str(t + 1) for t in range(len(counts))]

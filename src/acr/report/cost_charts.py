@@ -117,13 +117,12 @@ def cost_row(group: Group, readings: dict[str, list[float | None]]) -> list[str]
     speed = [value for value in readings.get("images_per_second", []) if value is not None]
     held = [v for name in ("rss_mib", "gpu_mib") for v in readings.get(name, []) if v is not None]
     results = group.runs[0].results
-    memory = results.get("memory") or {}
-    size = memory.get("bytes", 0) + memory.get("side_bytes", 0)
+    size = results.memory.bytes + results.memory.side_bytes
     return [
         group.label,
         in_words(group.figure("seconds")),
         number(sum(speed) / len(speed), 0) if speed else "–",
         number(max(held), 0) if held else "–",
-        f"{results.get('parameters', 0):,}",
+        f"{results.parameters:,}",
         f"{size / 1024:,.1f} KiB" if size else "–",
     ]

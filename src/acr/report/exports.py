@@ -85,7 +85,7 @@ def matrix_rows(gathered: Gathered) -> Iterable[list[Any]]:
                 for i, row in enumerate(matrix.tolist()):
                     for j, value in enumerate(row):
                         if not math.isnan(value):
-                            yield [*place_of(group), run.results["seed"], scenario, i + 1, j + 1, value]
+                            yield [*place_of(group), run.results.seed, scenario, i + 1, j + 1, value]
 
 
 def stage_rows(gathered: Gathered) -> Iterable[list[Any]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from acr.config import read_config_file
+from acr.runs.resolve import read_config_file
 from acr.runs.writer import CONFIG, EVENTS, RESULTS
 
 SILENT = 180.0

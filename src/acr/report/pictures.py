@@ -75,7 +75,7 @@ def memory_pictures(gathered: Gathered) -> dict[str, dict[str, Any]]:
     chosen: dict[str, Group] = {}
     for setting in gathered.settings:
         for group in setting.groups:
-            if group.runs[0].results.get("memory"):
+            if group.runs[0].results.memory.size:
                 chosen.setdefault(group.label, group)
     budget = SPRITE_BYTES // max(1, len(chosen))
     found = {}
@@ -95,7 +95,7 @@ def memory_of(run: Run, budget: int) -> dict[str, Any] | None:
             return None
         variance = stored.get("confidence_variance", np.full(len(labels), np.nan))
         mean = stored.get("confidence_mean", np.full(len(labels), np.nan))
-        names = dict(zip(run.results["classes"], run.results["class_names"], strict=True))
+        names = dict(zip(run.results.classes, run.results.class_names, strict=True))
         parts: dict[tuple[int, int], list[int]] = {}
         for place in np.argsort(-np.nan_to_num(variance), kind="stable").tolist():
             parts.setdefault((int(tasks[place]), int(labels[place])), []).append(place)

@@ -7,7 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from acr.config import NOT_PART_OF_IDENTITY, make_config
+from acr.config import NOT_PART_OF_IDENTITY
+from acr.runs.resolve import make_config
 from acr.runs.run import Run
 
 ALWAYS = ("method", "dataset", "seed", "buffer_size")

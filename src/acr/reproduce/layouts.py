@@ -273,8 +273,8 @@ def readings(sample: Sample) -> list[dict[str, Any]]:
         return []
     events = {(e["task"], e["epoch"], e["step"]): e for e in sample.run.events() if e.get("event") == "step"}
     results, config = sample.run.results, sample.config
-    share = results["data"]["train"] / max(1, sum(map(len, results["tasks"])))
-    epoch_steps = [math.ceil(share * len(classes) / config.batch_size) for classes in results["tasks"]]
+    share = results.data.train / max(1, sum(map(len, results.tasks)))
+    epoch_steps = [math.ceil(share * len(classes) / config.batch_size) for classes in results.tasks]
     starts = np.cumsum([0, *epoch_steps]) * config.epochs
     return [
         {**e, "at": int(starts[t]) + epoch * epoch_steps[t] + step} for (t, epoch, step), e in sorted(events.items())

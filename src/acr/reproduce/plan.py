@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -18,10 +19,12 @@ from acr.reproduce.formats import document, to_csv, to_latex, to_markdown
 from acr.reproduce.layouts import LAYOUTS
 from acr.runs.run import load_run
 from acr.storage import files
-from acr.sweeps.engines import Job
-from acr.sweeps.recipe import RECIPES, find_recipe
+from acr.sweeps.jobs import Job
+from acr.sweeps.recipe import find_recipe
 from acr.sweeps.sweep import is_finished, placed
 
+RECIPES = Path(str(resources.files("acr.reproduce"))) / "recipes"
+"""The recipes that come with the package."""
 Scale = Literal["quick", "reduced", "full"]
 ProtocolChoice = Literal["sound", "published", "both"]
 NOTES = {

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from acr.config import SCHEMA, RunConfig, make_config, read_config_file
+from acr.config import RunConfig
 from acr.errors import InputError
-from acr import metrics
-from acr.evaluation.evaluator import accuracy_matrix
+from acr.evaluation.counts import Over
+from acr.runs import summary
+from acr.runs.resolve import make_config, read_config_file
+from acr.runs.schema import SCHEMA, Results, read_results
+from acr.runs.summary import Matrix
 from acr.runs.writer import CONFIG, ENVIRONMENT, EVENTS, RESULTS
-from acr.runs.schema import results_problem
-
-Matrix = npt.NDArray[np.float64]
 
 MEND_RESULTS = (
     "Nothing was changed. Move the file away and go on with acr resume {folder}, which writes it again from the last "
@@ -41,7 +41,7 @@ class Run:
 
     @cached_property
     def values(self) -> dict[str, Any]:
-        """The config as it lies in the folder."""
+        """The config as it is stored in the folder."""
         return read_config_file(self.folder / CONFIG, of_a_run=True)
 
     @cached_property
@@ -50,14 +50,15 @@ class Run:
         return make_config(self.values)
 
     @cached_property
-    def results(self) -> dict[str, Any]:
+    def results(self) -> Results:
         """The content of ``results.json``."""
         path = self.folder / RESULTS
         content = read_json(path)
-        problem = results_problem(content)
-        if problem:
-            raise InputError(f"{path} is damaged: {problem}. {MEND_RESULTS.format(folder=self.folder)}")
-        return content
+        try:
+            return read_results(content)
+        except ValueError as problem:
+            advice = MEND_RESULTS.format(folder=self.folder)
+            raise InputError(f"{path} is damaged: {problem}. {advice}") from None
 
     @cached_property
     def environment(self) -> dict[str, Any]:
@@ -72,89 +73,28 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether the run came to its end."""
-        return (self.folder / RESULTS).exists() and bool(self.results.get("finished"))
+        return (self.folder / RESULTS).exists() and self.results.finished
 
     @cached_property
     def scenarios(self) -> list[str]:
         """``clean`` and the shifted scenarios that were evaluated."""
-        names: dict[str, None] = {}
-        for stage in self.results["stages"]:
-            names.update(dict.fromkeys(stage["scenarios"]))
-        return list(names)
+        return summary.scenarios(self.results)
 
-    def accuracy_over(self, over: str) -> Mapping[str, Matrix]:
+    def accuracy_over(self, over: Over) -> Mapping[str, Matrix]:
         """Accuracy matrices by scenario, the prediction taken over ``seen``, ``all`` or the ``task``'s outputs."""
-        tasks = len(self.results["tasks"])
-        by_stage: dict[int, dict[str, Any]] = {s["stage"]: s["scenarios"] for s in self.results["stages"]}
-        matrices = {
-            name: accuracy_matrix([by_stage.get(stage, {}).get(name) for stage in range(tasks)], over)
-            for name in self.scenarios
-        }
-        shifted = [matrix for name, matrix in matrices.items() if name != "clean"]
-        if shifted:
-            counted = [matrices["clean"]] if "clean-in-ood" in self.results["quirks"] else []
-            matrices["ood"] = np.mean([*counted, *shifted], axis=0)
-        return matrices
+        return summary.accuracy_matrices(self.results, over)
 
     @cached_property
     def accuracy(self) -> Mapping[str, Matrix]:
         """Accuracy matrices by scenario, over the outputs that the run's protocol reports."""
-        return self.accuracy_over(self.results["headline"])
+        return self.accuracy_over(self.results.headline)
 
-    def calibration_error(self, scenario: str = "clean") -> float:
-        """Expected calibration error after the last task, over the classes seen."""
-        stage = self.results["stages"][-1]["scenarios"].get(scenario)
-        if stage is None:
-            return float("nan")
-        bins = stage["calibration"]
-        return metrics.expected_calibration_error(bins["count"], bins["confidence"], bins["correct"])
+    def summary(self, baseline: Run | None = None) -> dict[str, Any]:
+        """The figures of the run. Accuracies are fractions; CVs are in percent, as their definition says.
 
-    def mean_corruption_error(self, baseline: Run) -> float:
-        """mCE in percent, after the last task, against a baseline run (Hendrycks and Dietterich 2019).
-
-        For each corruption the errors summed over its severities, divided by the baseline's; the mean of these. 100 is
-        as good as the baseline, less is better.
+        With a ``baseline``, another finished run, they include the mean corruption error against it.
         """
-        names = [name for name in self.scenarios if name != "clean"]
-        missing = sorted(set(names) - set(baseline.scenarios))
-        if not names or missing:
-            which = f"lacks {', '.join(missing)}" if names else "is asked of a run without shifted images"
-            raise InputError(f"The mean corruption error against {baseline.folder} {which}.")
-        ratios = []
-        for corruption in dict.fromkeys(name.split("/")[0] for name in names):
-            scenarios = [name for name in names if name.split("/")[0] == corruption]
-            mine, theirs = (
-                sum(1 - metrics.average_accuracy(run.accuracy[name]) for name in scenarios) for run in (self, baseline)
-            )
-            ratios.append(mine / theirs if theirs else float("nan"))
-        return 100 * float(np.mean(ratios))
-
-    def summary(self) -> dict[str, Any]:
-        """The figures of the run. Accuracies are fractions; CVs are in percent, as their definition says."""
-        results = self.results
-        figures: dict[str, Any] = {
-            "method": results["method"],
-            "dataset": results["dataset"],
-            "buffer_size": results["buffer_size"],
-            "seed": results["seed"],
-            "protocol": results["protocol"],
-            **matrix_figures(self.accuracy["clean"]),
-            "acc_all_outputs": metrics.average_accuracy(self.accuracy_over("all")["clean"]),
-            "acc_task_incremental": metrics.average_accuracy(self.accuracy_over("task")["clean"]),
-            "calibration_error": self.calibration_error(),
-        }
-        if "ood" in self.accuracy:
-            figures |= {f"ood_{name}": value for name, value in matrix_figures(self.accuracy["ood"]).items()}
-            figures["relative_robustness"] = figures["ood_acc"] / figures["acc"] if figures["acc"] else float("nan")
-            errors = [self.calibration_error(name) for name in self.scenarios if name != "clean"]
-            figures["ood_calibration_error"] = float(np.mean(errors))
-        if "baseline" in results:
-            figures["mean_corruption_error"] = results["baseline"]["mean_corruption_error"]
-        memory = results.get("memory") or {}
-        figures["cv_classes"] = memory.get("cv_classes", float("nan"))
-        figures["cv_tasks"] = memory.get("cv_tasks", float("nan"))
-        figures["seconds"] = results["timing"]["seconds"]
-        return figures
+        return summary.summarise(self.results, None if baseline is None else baseline.results)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """The lines of ``events.jsonl``; a line that a crash cut off, or that is no event, is passed over."""
@@ -173,16 +113,6 @@ class Run:
                     found = str(event.get("schema"))[:20]
                     raise InputError(f"{path} has lines of schema {found}; this version reads schema {SCHEMA}.")
                 yield event
-
-
-def matrix_figures(matrix: Matrix) -> dict[str, float]:
-    """ACC, BWT, forgetting and average incremental accuracy of a matrix."""
-    return {
-        "acc": metrics.average_accuracy(matrix),
-        "bwt": metrics.backward_transfer(matrix),
-        "forgetting": metrics.forgetting(matrix),
-        "average_incremental_accuracy": metrics.average_incremental_accuracy(matrix),
-    }
 
 
 def load_run(folder: str | Path) -> Run:

@@ -1,48 +1,71 @@
-"""What ``results.json`` must hold for its figures to be computed. A damaged file is refused with a reason."""
+"""What a run folder holds: the version of its files, and the one model of ``results.json``, written and read through it.
+
+A damaged or foreign file is refused with a reason, never half understood.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, NonNegativeInt, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
 
-Table = list[list[NonNegativeInt]]
+from acr.evaluation.counts import Counts
 
-
-class _Counts(BaseModel):
-    total: Table
-    correct: dict[Literal["seen", "all", "task"], Table]
-    calibration: dict[Literal["count", "confidence", "correct"], list[float]]
-
-    @model_validator(mode="after")
-    def _shapes(self) -> _Counts:
-        if len(self.correct) < 3 or len(self.calibration) < 3:
-            raise ValueError("counts are missing")
-        shape = [len(row) for row in self.total]
-        if any([len(row) for row in table] != shape for table in self.correct.values()):
-            raise ValueError("counts of right answers and of images do not match")
-        if len({len(values) for values in self.calibration.values()}) != 1:
-            raise ValueError("bins of confidence do not match")
-        return self
+SCHEMA = 1
+"""Version of the files of a run folder; each carries it, and another one is refused."""
 
 
-class _Stage(BaseModel):
+class _Part(BaseModel):
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class Stage(_Part):
+    """What was counted after one task."""
+
     stage: NonNegativeInt
-    scenarios: dict[str, _Counts]
+    """The last task learned, from 0."""
+    scenarios: dict[str, Counts]
+    """``clean``, and ``corruption/severity``."""
+    memory: dict[str, int] = {}
+    """Stored samples by ``task/class``."""
 
 
-class _Memory(BaseModel):
-    cv_classes: float = 0.0
-    cv_tasks: float = 0.0
+class Memory(_Part):
+    """The memory at the end; every field keeps its default where the method has none."""
+
+    size: int = 0
+    bytes: int = 0
+    side_bytes: int = 0
+    """What the method keeps of past samples besides the memory."""
+    per_class: list[int] = []
+    per_task: list[int] = []
+    cv_classes: float = float("nan")
+    cv_tasks: float = float("nan")
+    """Coefficients of variation in percent: 0 is exact balance."""
 
 
-class _Timing(BaseModel):
+class Data(_Part):
+    """The data set as it was when the run read it."""
+
+    train: int = 0
+    test: int = 0
+    mean: list[float] = []
+    std: list[float] = []
+    notes: dict[str, Any] = {}
+
+
+class Timing(_Part):
+    """What the run took."""
+
     seconds: float
 
 
-class _Results(BaseModel):
+class Results(_Part):
+    """The content of ``results.json``."""
+
     finished: bool
+    identity: str = ""
     method: str
     dataset: str
     buffer_size: int
@@ -50,15 +73,22 @@ class _Results(BaseModel):
     protocol: str
     quirks: list[str]
     headline: Literal["seen", "all"]
+    """Over which outputs the reported accuracy is taken."""
     classes: list[int]
+    """Label values in the order of the network's outputs."""
     class_names: list[str] = []
     tasks: list[list[int]] = Field(min_length=1)
-    stages: list[_Stage] = Field(min_length=1)
-    memory: _Memory
-    timing: _Timing
+    """Label values of each task."""
+    data: Data = Data()
+    parameters: int = 0
+    stages: list[Stage] = Field(min_length=1)
+    memory: Memory = Memory()
+    timing: Timing
+    summary: dict[str, Any] = {}
+    """The figures of :meth:`acr.Run.summary`, for readers without this package; None where one is not known."""
 
     @model_validator(mode="after")
-    def _stages_are_of_the_tasks(self) -> _Results:
+    def _stages_are_of_the_tasks(self) -> Results:
         for stage in self.stages:
             if stage.stage >= len(self.tasks):
                 raise ValueError(f"stage {stage.stage} of {len(self.tasks)} tasks")
@@ -68,13 +98,18 @@ class _Results(BaseModel):
                 raise ValueError("more tasks were evaluated than there are")
         return self
 
+    def to_json(self) -> dict[str, Any]:
+        """As it is written; numbers that are not known are null."""
+        content = self.model_dump(mode="json")
+        content["memory"] = self.memory.model_dump(mode="json") if self.memory.size else {}
+        return content
 
-def results_problem(content: Mapping[str, Any]) -> str | None:
-    """What is wrong with the content of ``results.json``, in one line; None if nothing is."""
+
+def read_results(content: Mapping[str, Any]) -> Results:
+    """The model of the content of ``results.json``; a ``ValueError`` says in one line what is wrong with it."""
     try:
-        _Results.model_validate(content)
+        return Results.model_validate(content)
     except ValidationError as error:
         problem = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(str(part)[:40] for part in problem["loc"])
-        return f"{where or 'it'}: {problem['msg'].removeprefix('Value error, ')[:200]}"
-    return None
+        raise ValueError(f"{where or 'it'}: {problem['msg'].removeprefix('Value error, ')[:200]}") from None

@@ -1,6 +1,6 @@
 """The run folder, from the side that writes it.
 
-``config.yaml``, ``environment.json``, ``events.jsonl`` (append-only, one line an event), ``results.json``,
+``config.yaml``, ``environment.json``, ``events.jsonl`` (append-only, one line per event), ``results.json``,
 ``memory.npz`` (the final memory), ``confidence.npz`` (mean and variance of every sample), ``checkpoint/``. Every file
 is written whole or not at all, carries a schema version, and can be read without this package.
 """
@@ -22,19 +22,20 @@ from typing import IO, Any
 import numpy as np
 import torch
 import yaml
+from filelock import BaseFileLock
 
-from acr.storage import files
 from acr._version import __version__
-from acr.config import SCHEMA, RunConfig
+from acr.config import RunConfig
 from acr.errors import AcrError, InputError
+from acr.runs.schema import SCHEMA, Results
+from acr.storage import files
 from acr.storage.locks import try_lock
-
 CONFIG, RESULTS, EVENTS, ENVIRONMENT = "config.yaml", "results.json", "events.jsonl", "environment.json"
 LOCK = ".lock"
 
 
 def folder_name(config: RunConfig) -> str:
-    """A name that tells a person what the run is, and the machine which one.
+    """A name that says to a person what the run is, and to the machine which one.
 
     The identity is in it, so a config always finds its own folder.
     """
@@ -49,19 +50,19 @@ class Busy(AcrError):
     exit_code = 75  # the system's code for "try again later"
 
 
-class RunFolder:
+class RunWriter:
     """A run folder being written, by one process at a time."""
 
     def __init__(self, path: Path, config: RunConfig) -> None:
         self.path = path
         self.config = config
         self._events: IO[str] | None = None
-        self._lock: IO[str] | None = None
+        self._lock: BaseFileLock | None = None
         self.listeners: list[Callable[[dict[str, Any]], None]] = []
         """Told every event after it is written."""
 
     @classmethod
-    def open(cls, path: Path, config: RunConfig) -> RunFolder:
+    def open(cls, path: Path, config: RunConfig) -> RunWriter:
         """Make the folder if it is not there, lock it, and write config and environment."""
         folder = cls(path, config)
         try:
@@ -81,24 +82,17 @@ class RunFolder:
 
     def _take_lock(self) -> None:
         """One writer at a time. The system frees the lock when its process ends, however it ends."""
-        self._lock = open(self.path / LOCK, "a+")  # noqa: SIM115 - held open as long as the run goes on
-        if not try_lock(self._lock):
-            self._lock.seek(0)
-            owner = self._lock.read().strip() or "another process"
-            self._lock.close()
-            self._lock = None
-            raise Busy(f"{self.path} is being written by {owner}. Wait for it, or stop it first.")
-        self._lock.seek(0)
-        self._lock.truncate()
-        self._lock.write(f"process {os.getpid()} on {platform.node()}")
-        self._lock.flush()
+        self._lock = try_lock(self.path / LOCK)
+        if self._lock is None:
+            raise Busy(f"{self.path} is being written by {owner(self.path)}. Wait for it, or stop it first.")
 
     def close(self) -> None:
         """Let go of the folder."""
-        for handle in (self._events, self._lock):
-            if handle is not None:
-                with suppress(OSError):  # a full disk was reported when the line was written
-                    handle.close()
+        if self._events is not None:
+            with suppress(OSError):  # a full disk was reported when the line was written
+                self._events.close()
+        if self._lock is not None:
+            self._lock.release()
         self._events = self._lock = None
 
     def event(self, event: str, **values: Any) -> None:
@@ -119,11 +113,24 @@ class RunFolder:
         """A JSON file, whole or not at all."""
         files.write_text(self.path / name, json.dumps({"schema": SCHEMA, **content}, indent=1, allow_nan=False) + "\n")
 
+    def write_results(self, results: Results) -> None:
+        """``results.json``, the last file of a run: it marks the run finished."""
+        self.write_json(RESULTS, results.to_json())
+
     def write_arrays(self, name: str, **arrays: np.ndarray[Any, Any]) -> None:
         """An ``.npz`` file, whole or not at all."""
         buffer = io.BytesIO()
         np.savez_compressed(buffer, schema=np.array(SCHEMA), **arrays)  # type: ignore[arg-type]
         files.write_bytes(self.path / name, buffer.getvalue())
+
+
+def owner(folder: Path) -> str:
+    """The process that writes a run folder, as its ``environment.json`` names it."""
+    try:
+        content = json.loads((folder / ENVIRONMENT).read_bytes())
+        return f"process {int(content['process'])} on {str(content['host'])[:80]}"
+    except (OSError, ValueError, LookupError, TypeError):
+        return "another process"
 
 
 def ends_with_newline(path: Path) -> bool:
@@ -144,5 +151,7 @@ def environment() -> dict[str, Any]:
         "processor": platform.machine(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "process": os.getpid(),
+        "host": platform.node(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }

@@ -7,34 +7,30 @@ they have in common. An entry's key holds everything its bytes depend on, the te
 from __future__ import annotations
 
 import hashlib
-import json
-import queue
-import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from acr.data.images import Images, ImageSet
-from acr.data.readers.decoding import usable_cores
-from acr.errors import AcrError, InputError
+from acr.errors import InputError
 from acr.shift.corruptions import corrupt
 from acr.shift.severities import PAPER_CORRUPTIONS, constants_for
 from acr.storage.cache import Entry, Writer, open_or_build
 from acr.storage.location import cache_folder
 from acr.storage.progress import progress
+from acr.storage.workers import WorkerPool, cores
 
 ALGORITHM = 1
 """Raised when a change of the corruptions changes their bytes, so that old copies are not taken for new ones."""
 PART = 250
-"""Images a worker corrupts at a time."""
+"""Images that a worker corrupts at a time."""
 FEW = 4000
 """With fewer corrupted images than this in all, starting workers takes longer than the work."""
 SEED = 0
@@ -84,8 +80,11 @@ def build_suite(
             print(f"Corrupting the test images of {name} once for all runs: {amount} in {folder}", file=sys.stderr)
         told = True
 
-    many = len(spec) * len(test) >= FEW and usable_cores() > 1
-    with progress("corrupting", len(spec) * len(test), quiet=quiet) as advance, _Workers(test.images, many) as workers:
+    many = len(spec) * len(test) >= FEW and cores() > 1
+    with (
+        progress("corrupting", len(spec) * len(test), quiet=quiet) as advance,
+        _Corrupter(test.images, many) as corrupter,
+    ):
         for corruption, severity in spec:
             key = {
                 "test": digest,
@@ -101,93 +100,57 @@ def build_suite(
             def build(writer: Writer, corruption: str = corruption, severity: int = severity) -> None:
                 tell()
                 writer.create("images", test.images.shape, np.uint8)
-                workers.corrupt(writer.path("images"), (corruption, severity, spec.constants), advance)
+                corrupter.corrupt(writer.path("images"), (corruption, severity, spec.constants), advance)
 
             title = f"{name}-{corruption}-{severity}-{spec.constants}"
             entries[f"{corruption}/{severity}"] = open_or_build(folder, key, build, name=title)
     return {scenario: entry.arrays["images"] for scenario, entry in entries.items()}
 
 
-class _Workers:
-    """Corrupts a set part by part into an array file, here or in child interpreters. The bytes are the same.
-
-    The children are plain interpreters told what to do line by line: unlike those of ``multiprocessing`` they do not
-    run the user's script again, so that a script needs no guard around its main part.
-    """
+class _Corrupter:
+    """Corrupts a set part by part into an array file, here or in other processes. The bytes are the same."""
 
     def __init__(self, images: Images, many: bool) -> None:
         self.images = images
-        self.count = usable_cores() if many else 0
-        self.children: list[subprocess.Popen[str]] = []
-        self.idle: queue.Queue[subprocess.Popen[str]] = queue.Queue()
+        self.pool = WorkerPool(_corrupt_elsewhere, "corrupts images") if many else None
         self.folder: tempfile.TemporaryDirectory[str] | None = None
 
-    def __enter__(self) -> _Workers:
+    def __enter__(self) -> _Corrupter:
         return self
 
     def __exit__(self, *problem: object) -> None:
-        for child in self.children:
-            child.kill()
-            child.communicate()
+        if self.pool is not None:
+            self.pool.__exit__(*problem)
         if self.folder is not None:
             self.folder.cleanup()
 
     def corrupt(self, out: Path, how: tuple[str, int, str], advance: Callable[[int], None]) -> None:
         """Fill the array file ``out`` with the images corrupted by ``how``: corruption, severity, constants."""
         starts = range(0, len(self.images), PART)
-        if not self.count:
+        if self.pool is None:
             for start in starts:
                 advance(_corrupt_part(self.images, out, start, how))
             return
-        source = self.start()
-        jobs = [json.dumps([source, str(out), start, how]) for start in starts]
-        with ThreadPoolExecutor(self.count) as threads:
-            for done in threads.map(self.ask, jobs):
-                advance(done)
+        source = self.source()
+        for done in self.pool.map([source, str(out), start, how] for start in starts):
+            advance(done)
 
-    def start(self) -> str:
-        """Start the children when there is something to do, and put the images where they can read them."""
+    def source(self) -> str:
+        """The images in a file, where the workers can read them."""
         if self.folder is None:
             self.folder = tempfile.TemporaryDirectory(prefix="acr-shift-")
             np.save(Path(self.folder.name) / "images.npy", self.images)
-            words = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from acr.shift.suite import work; work()"
-            command = [sys.executable, "-c", words, json.dumps(sys.path)]
-            for _ in range(self.count):
-                child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-                self.children.append(child)
-                self.idle.put(child)
         return str(Path(self.folder.name) / "images.npy")
 
-    def ask(self, job: str) -> int:
-        """Give a job to an idle child and wait for its answer: how many images it did."""
-        child = self.idle.get()
-        assert child.stdin is not None
-        assert child.stdout is not None
-        try:
-            child.stdin.write(job + "\n")
-            child.stdin.flush()
-            answer = child.stdout.readline()
-        except OSError:
-            answer = ""
-        self.idle.put(child)
-        if not answer:
-            raise AcrError(f"A process that corrupts images ended with code {child.wait()}: out of memory, perhaps.")
-        return int(answer)
 
-
-def work() -> None:
-    """What a child does: a job a line, answered by the number of images done."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it ends us
-    for line in sys.stdin:
-        source, out, start, how = json.loads(line)
-        images: Images = np.load(source, mmap_mode="r", allow_pickle=False)
-        print(_corrupt_part(images, Path(out), start, how), flush=True)
+def _corrupt_elsewhere(job: Sequence[Any]) -> int:
+    """What a worker does with a part of the images; how many that were."""
+    source, out, start, how = job
+    return _corrupt_part(np.load(source, mmap_mode="r", allow_pickle=False), Path(out), start, how)
 
 
 def _corrupt_part(images: Images, out: Path, start: int, how: Sequence[Any]) -> int:
     """Corrupt the images from ``start`` on into an array file; how many that were."""
-    import torch
-
     part = np.ascontiguousarray(images[start : start + PART])
     target = np.load(out, mmap_mode="r+", allow_pickle=False)
     threads = torch.get_num_threads()

@@ -1,56 +1,44 @@
-"""Locks between processes, so that two of them do not do the same long work, or write the same folder, at once."""
+"""Locks between processes, so that two of them do not write the same folder, or do the same long work, at once.
+
+The locking is filelock's: a lock ends with the process that holds it, however that ends; its file is never followed if
+it is a link, never truncated, and stays when the lock is released, because removing it would let a third process lock a
+new file of the same name.
+"""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+
+from filelock import BaseFileLock, FileLock, Timeout
 
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[bool]:
     """Hold the lock file ``path`` while the block runs; others wait. Yields whether the lock is really held.
 
-    The system lets go of the lock when the process ends, however it ends. Some network file systems have no locks:
-    there the block runs without one, so the caller must still be correct then, only slower. The file itself stays:
-    removing it would let a third process lock a new file of the same name.
+    Some network file systems have no locks. There the block runs without one, so the caller must still be correct
+    then, only slower.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    lock = FileLock(path, mode=0o666)
     try:
-        yield _lock(descriptor)
+        lock.acquire()
+    except (OSError, NotImplementedError):
+        yield False
+        return
+    try:
+        yield True
     finally:
-        os.close(descriptor)
+        lock.release()
 
 
-def _lock(descriptor: int) -> bool:
+def try_lock(path: Path) -> BaseFileLock | None:
+    """Take the lock file ``path`` now, and hold it until ``release()``; None if another process has it."""
+    lock = FileLock(path, mode=0o666)
     try:
-        import fcntl
-    except ImportError:  # Windows
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    except OSError:
-        return False
-    return True
-
-
-def try_lock(handle: IO[str]) -> bool:
-    """Take the exclusive lock of an open file; False if another process has it."""
-    if os.name == "nt":  # pragma: no cover - exercised on Windows only
-        import msvcrt
-
-        try:
-            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        except OSError:
-            return False
-        return True
-    import fcntl
-
-    try:
-        fcntl.flock(handle.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        lock.acquire(timeout=0)
+    except Timeout:
+        return None
+    return lock

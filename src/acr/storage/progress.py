@@ -1,4 +1,4 @@
-"""A progress bar for long work, where somebody is looking."""
+"""How far long work is: a bar where somebody is looking, and lengths of time in words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 def progress(
     what: str, total: int | None, *, quiet: bool = False, bytes: bool = False
 ) -> Iterator[Callable[[int], None]]:
-    """Yields a function that is told how much more is done. Draws nothing if ``quiet`` or without a terminal."""
+    """Yields a function to be called with how much more is done. Draws nothing if ``quiet`` or without a terminal."""
     if quiet or not sys.stderr.isatty():
         yield lambda amount: None
         return
@@ -32,3 +32,18 @@ def progress(
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda amount: bar.advance(task, amount)
+
+
+def duration(seconds: float | None) -> str:
+    """A length of time for people; a dash where it is not known.
+
+    >>> duration(42), duration(150), duration(9000), duration(200_000), duration(None)
+    ('42 s', '2 min 30 s', '2 h 30 min', '2 d 7 h', '–')
+    """
+    if seconds is None:
+        return "–"
+    total = round(seconds)
+    for size, name, part, part_name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if total >= size:
+            return f"{total // size} {name} {total % size // part} {part_name}"
+    return f"{total} s"

@@ -1,6 +1,6 @@
-"""What a sweep will cost, from a short probe: a few steps of every kind of run, at the recipe's own settings.
+"""What a sweep will cost, from a short trial: a few steps of every kind of run, at the recipe's own settings.
 
-The probe stands in the middle of the stream, with the memory that the earlier tasks would have left, so that what grows
+The trial stands in the middle of the stream, with the memory that the earlier tasks would have left, so that what grows
 with tasks and memory counts as it does on average. It takes steps in epochs spread over a task, because some methods do
 more in the last ones, each standing for the epochs around it, and then ends the task. Long work at a task's end is
 shortened and multiplied (:meth:`acr.methods.method.Method.shortened`).
@@ -10,33 +10,32 @@ from __future__ import annotations
 
 import itertools
 import math
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 
 from acr.config import RunConfig
 from acr.data.images import DataSet
+from acr.data.loading import load_dataset
 from acr.data.stream import Task, TaskStream
 from acr.evaluation.evaluator import predict
 from acr.evaluation.scenarios import StoredImages
-from acr.launch import build, load_data
+from acr.launch import build_loop
 from acr.methods.bases import MemoryMethod
 from acr.methods.method import method_class
-from acr.runs.writer import RunFolder
-from acr.training.checkpoint import Checkpoints, flatten
-from acr.training.trainer import Trainer
+from acr.shift import PAPER_CORRUPTIONS
+from acr.training.checkpoint import flatten
+from acr.training.loop import TrainingLoop
 
 STEPS = 3
 """Steps in an epoch that is looked at; the first is not timed."""
 PATIENCE = 20.0
 """After so many seconds no further epoch of the same kind of run is looked at; the first and the last always are."""
-PROBE_IMAGES = 200
-PAPER_CORRUPTIONS = 11
+INFERRED_IMAGES = 200
+"""How many images inference is timed on."""
 START_SECONDS = 4.0
 """To start a process and import what it needs."""
 RESULT_BYTES = 300_000
@@ -52,7 +51,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Probe:
+class Measured:
     """Measured on one kind of run."""
 
     step_seconds: float
@@ -60,7 +59,7 @@ class Probe:
     end_seconds: float
     """What comes at the end of a task."""
     image_seconds: float
-    """Inference, an image."""
+    """Inference, per image."""
     state_bytes: int
     image_bytes: int
 
@@ -68,10 +67,10 @@ class Probe:
 def estimate(
     configs: Sequence[RunConfig], threads: int = 1, tell: Callable[[RunConfig], None] | None = None
 ) -> list[Cost]:
-    """The cost of every run, probing each kind once; ``tell`` hears before each probe."""
+    """The cost of every run, trying each kind once; ``tell`` is called before each trial."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
-    probes: dict[tuple[object, ...], Probe] = {}
+    measured: dict[tuple[object, ...], Measured] = {}
     data: dict[tuple[object, ...], DataSet] = {}
     costs = []
     try:
@@ -79,50 +78,43 @@ def estimate(
             images = (config.dataset, config.image_size, config.samples_per_class, config.test_samples_per_class,
                       config.validation_fraction, config.data_root, config.data_cache)  # fmt: skip
             if images not in data:
-                data[images] = load_data(config.model_copy(update={"quiet": True}))
+                data[images] = load_dataset(config.dataset, config.model_copy(update={"quiet": True}))
             kind = (*images, config.method, config.buffer_size, config.width, config.batch_size, config.replay_size,
                     config.epochs, config.options.model_dump_json(), config.protocol)  # fmt: skip
-            if kind not in probes:
+            if kind not in measured:
                 if tell is not None:
                     tell(config)
-                probes[kind] = probe(config, data[images])
-            costs.append(cost(config, data[images], probes[kind]))
+                measured[kind] = measure(config, data[images])
+            costs.append(cost(config, data[images], measured[kind]))
     finally:
         torch.set_num_threads(before)
     return costs
 
 
-def probe(config: RunConfig, data: DataSet) -> Probe:
+def measure(config: RunConfig, data: DataSet) -> Measured:
     """Time a few steps, the end of a task and some inference, in the middle of the stream."""
     stream = TaskStream.split(data, config.tasks, config.classes_per_task, config.class_order)
     options, times_longer = method_class(config.method).shortened(config)
-    short = config.model_copy(update={"options": options, "quiet": True})
-    method, context = build(short, stream)
-    with tempfile.TemporaryDirectory() as place:
-        trainer = Trainer(
-            short, stream, method, context, [], RunFolder(Path(place), short), Checkpoints(Path(place), "probe")
-        )
-        task = trainer.learned[len(trainer.learned) // 2]
-        learn_earlier(trainer, task.index)
-        trainer.place(task)
-        method.begin_task(task)
-        by_epoch: dict[int, float] = {}
-        began = time.perf_counter()
-        for epoch in epochs_to_look_at(config.epochs):
-            if len(by_epoch) < 2 or time.perf_counter() - began < PATIENCE:
-                by_epoch[epoch] = min(take_steps(trainer, task, epoch, STEPS)[-(STEPS - 1) :])
-        trainer.place(task, config.epochs)
-        began = time.perf_counter()
-        method.end_task(task)
-        end_seconds = (time.perf_counter() - began) * times_longer
+    loop = build_loop(config.model_copy(update={"options": options, "quiet": True}), stream)
+    method, task = loop.method, loop.tasks[len(loop.tasks) // 2]
+    learn_earlier(loop, task.index)
+    loop.begin_task(task)
+    by_epoch: dict[int, float] = {}
+    began = time.perf_counter()
+    for epoch in epochs_to_look_at(config.epochs):
+        if len(by_epoch) < 2 or time.perf_counter() - began < PATIENCE:
+            by_epoch[epoch] = min(take_steps(loop, task, epoch, STEPS)[-(STEPS - 1) :])
+    began = time.perf_counter()
+    loop.end_task(task)
+    end_seconds = (time.perf_counter() - began) * times_longer
     method.network.eval()
-    positions = np.arange(min(PROBE_IMAGES, len(data.test)))
+    positions = np.arange(min(INFERRED_IMAGES, len(data.test)))
     began = time.perf_counter()
     predict(method.logits, StoredImages("clean", data.test.images), positions, 0)
     image_seconds = (time.perf_counter() - began) / len(positions)
     tensors: dict[str, torch.Tensor] = {}
     flatten(method.network.state_dict(), tensors)
-    return Probe(
+    return Measured(
         mean_over_epochs(by_epoch, config.epochs),
         end_seconds,
         image_seconds,
@@ -131,18 +123,16 @@ def probe(config: RunConfig, data: DataSet) -> Probe:
     )
 
 
-def learn_earlier(trainer: Trainer, tasks: int) -> None:
-    """A step and the end of each earlier task; a memory that a task's end does not fill is filled by hand."""
-    method = trainer.method
+def learn_earlier(loop: TrainingLoop, tasks: int) -> None:
+    """One step and the end of each earlier task; a memory that a task's end does not fill is filled by hand."""
+    method = loop.method
     buffer = method.buffer if isinstance(method, MemoryMethod) else None
     ends_fill = False
-    for task in (trainer.learned[index] for index in range(tasks)):
-        trainer.place(task)
-        method.begin_task(task)
-        take_steps(trainer, task, 0, 1)
+    for task in (loop.tasks[index] for index in range(tasks)):
+        loop.begin_task(task)
+        take_steps(loop, task, 0, 1)
         stored = len(buffer) if buffer is not None else 0
-        trainer.place(task, trainer.config.epochs)
-        method.end_task(task)
+        loop.end_task(task)
         ends_fill |= buffer is not None and len(buffer) > stored
         if buffer is not None and task.index == tasks - 1 and not ends_fill:
             rows = torch.arange(buffer.capacity - len(buffer)) % len(task)
@@ -150,16 +140,14 @@ def learn_earlier(trainer: Trainer, tasks: int) -> None:
             buffer.append(task.images(rows), task.targets[rows], task.index, **columns)
 
 
-def take_steps(trainer: Trainer, task: Task, epoch: int, steps: int) -> list[float]:
+def take_steps(loop: TrainingLoop, task: Task, epoch: int, steps: int) -> list[float]:
     """Seconds of each of the first steps of an epoch, as many as there are."""
     seconds = []
-    for batch in itertools.islice(trainer.batches(task, epoch), steps):
-        trainer.place(task, epoch, batch.step)
-        trainer.method.network.train()
-        began = time.perf_counter()
-        loss = trainer.method.observe(batch)
-        _ = None if loss is None else float(loss)  # waits for the device
+    began = time.perf_counter()
+    for step in itertools.islice(loop.steps(task, epoch), steps):
+        _ = None if step.loss is None else float(step.loss)  # waits for the device
         seconds.append(time.perf_counter() - began)
+        began = time.perf_counter()
     return seconds
 
 
@@ -191,11 +179,11 @@ def steps_of(config: RunConfig, data: DataSet) -> int:
     return sum(math.ceil(len(task) / config.batch_size) for task in learned) * config.epochs
 
 
-def cost(config: RunConfig, data: DataSet, measured: Probe) -> Cost:
+def cost(config: RunConfig, data: DataSet, measured: Measured) -> Cost:
     """Steps and evaluations of a run times what one was measured to take."""
     stream = TaskStream.split(data, config.tasks, config.classes_per_task, config.class_order)
     tested = np.cumsum([len(positions) for positions in stream.test_positions])
-    corruptions = PAPER_CORRUPTIONS if config.ood_corruptions is None else len(config.ood_corruptions)
+    corruptions = len(PAPER_CORRUPTIONS) if config.ood_corruptions is None else len(config.ood_corruptions)
     shifted = {"never": 0, "end": int(tested[-1]), "stage": int(tested.sum())}[config.ood_every]
     evaluated = int(tested.sum()) + shifted * corruptions * len(config.ood_severities)
     seconds = steps_of(config, data) * measured.step_seconds + evaluated * measured.image_seconds + START_SECONDS

@@ -11,71 +11,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 import yaml
 
-from acr.config import RunConfig
-from acr.errors import AcrError, InputError
-from acr.runs.run import Run, load_run
-from acr.runs.writer import folder_name
+from acr.errors import InputError
 from acr.storage import files
-
-STOPPING_SECONDS = 120.0
-"""How long a run may take to finish its step and save when a sweep is stopped."""
-
-
-@dataclass
-class Job:
-    """One run of a sweep."""
-
-    config: RunConfig
-    attempts: int = 0
-    not_before: float = 0.0
-    """Time before which it is not tried (again)."""
-    started: float = 0.0
-
-    @property
-    def folder(self) -> Path:
-        """The run's folder."""
-        return self.config.out / folder_name(self.config)
-
-    @property
-    def name(self) -> str:
-        """The name a person knows it by."""
-        return self.folder.name
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a try ended: an exit code as those of the command line, and the reason if it is not 0."""
-
-    job: Job
-    code: int
-    reason: str = ""
-
-
-class Engine(Protocol):
-    """Something that carries out jobs."""
-
-    def free(self) -> int:
-        """How many jobs can be started now."""
-        ...
-
-    def start(self, job: Job) -> None:
-        """Begin a job."""
-        ...
-
-    def poll(self) -> list[Outcome]:
-        """The jobs that ended since the last call; does not wait."""
-        ...
-
-    def stop(self) -> None:
-        """Ask all jobs to save and end, and wait until they have."""
-        ...
+from acr.storage.workers import cores
+from acr.sweeps.jobs import STOPPING_SECONDS, Engine, Job, Outcome
+from acr.sweeps.ray_engine import RayEngine
 
 
 @dataclass
@@ -88,7 +35,7 @@ class _Worker:
 
 @dataclass
 class LocalEngine:
-    """A process a run. Threads are set so that jobs x threads = cores; GPUs are handed out by id.
+    """One process per run. Threads are set so that jobs x threads = cores; GPUs are handed out by id.
 
     Small networks gain more from a second run than from a second thread, so by default there are as many jobs as cores,
     or as GPUs where there are any.
@@ -111,7 +58,7 @@ class LocalEngine:
         return self.jobs - len(self.workers)
 
     def start(self, job: Job) -> None:
-        """Start a worker. Its log and its config lie in a hidden folder beside the runs."""
+        """Start a worker. Its log and its config are kept in a hidden folder beside the runs."""
         gpu = self._least_used_gpu() if job.config.device in ("auto", "cuda") else None
         threads = job.config.threads or self.threads
         backstage = job.config.out / ".sweep"
@@ -202,38 +149,12 @@ def gpu_ids() -> list[str]:
     return [str(number) for number in range(torch.cuda.device_count())]
 
 
-def cores() -> int:
-    """The cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def make_engine(name: str, jobs: int | None, address: str | None = None) -> Engine:
     """The engine of this name."""
     if jobs is not None and jobs < 1:
         raise InputError(f"--jobs {jobs}: at least one run at a time.")
     if name == "ray":
-        from acr.sweeps.ray_engine import RayEngine
-
         return RayEngine(jobs, address)
     if address is not None:
         raise InputError("--address names a Ray cluster; it goes with --engine ray.")
     return LocalEngine(jobs)
-
-
-def run_local(configs: Sequence[RunConfig], jobs: int, on_done: Callable[[Run], None] | None = None) -> list[Run]:
-    """Run configs in processes of their own, ``jobs`` at a time; finished ones are found, not run again.
-
-    The short way for a handful of runs that all must succeed; :func:`acr.sweeps.sweep.run_sweep` is the long one.
-    """
-    from acr.sweeps.sweep import run_sweep
-
-    def done(job: Job) -> None:
-        if on_done:
-            on_done(load_run(job.folder))
-
-    report = run_sweep(configs, LocalEngine(jobs), on_done=done)
-    if report.failed:
-        raise AcrError("; ".join(f"{outcome.job.name}: {outcome.reason}" for outcome in report.failed))
-    return [load_run(Job(config).folder) for config in configs]

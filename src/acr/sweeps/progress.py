@@ -1,4 +1,4 @@
-"""The live overview of a sweep: a table on a terminal, plain lines elsewhere."""
+"""The progress of a sweep: a table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from acr.runs.writer import EVENTS
-from acr.sweeps.engines import Job
-from acr.sweeps.sweep import Report
+from acr.storage.progress import duration
+from acr.sweeps.jobs import Job
+from acr.sweeps.sweep import SweepState
 
 REFRESH_SECONDS = 1.0
 PLAIN_LINE_SECONDS = 30.0
 
 
-class Overview:
+class SweepProgress:
     """Done, running, failed, time left."""
 
     def __init__(self, jobs: int, console: Console | None = None) -> None:
@@ -30,7 +31,7 @@ class Overview:
         self.last = 0.0
         self.over = -1
 
-    def __enter__(self) -> Overview:
+    def __enter__(self) -> SweepProgress:
         if self.console.is_terminal:
             self.live = Live(console=self.console, refresh_per_second=2, transient=True)
             self.live.start()
@@ -46,37 +47,37 @@ class Overview:
         """A line that stays."""
         self.console.print(line, markup=False, soft_wrap=True)
 
-    def update(self, report: Report) -> None:
+    def update(self, state: SweepState) -> None:
         """Draw anew, or write a line when something has ended or time has passed."""
         now = time.monotonic()
-        over = len(report.jobs) - report.left
+        over = len(state.jobs) - state.left
         if self.live:
             if now - self.last >= REFRESH_SECONDS:
                 self.last = now
-                self.live.update(self.table(report))
+                self.live.update(self.table(state))
         elif over != self.over or now - self.last >= PLAIN_LINE_SECONDS:
             self.last, self.over = now, over
-            self.say(self.line(report))
+            self.say(self.line(state))
 
-    def line(self, report: Report) -> str:
+    def line(self, state: SweepState) -> str:
         """Everything in one line."""
-        finished = len(report.found) + len(report.done)
-        running = len(report.running)
-        waiting = report.left - running
+        finished = len(state.found) + len(state.done)
+        running = len(state.running)
+        waiting = state.left - running
         return (
-            f"{finished} of {len(report.jobs)} done, {running} running, {waiting} waiting, "
-            f"{len(report.failed)} failed; {time_left(report.seconds_left(self.jobs))}"
+            f"{finished} of {len(state.jobs)} done, {running} running, {waiting} waiting, "
+            f"{len(state.failed)} failed; {time_left(state.seconds_left(self.jobs))}"
         )
 
-    def table(self, report: Report) -> Group:
+    def table(self, state: SweepState) -> Group:
         """A bar, and a line for every run that is under way."""
         rows = Table(box=None, pad_edge=False, show_header=False)
-        for job in report.running[:20]:
+        for job in state.running[:20]:
             rows.add_row(escape(job.name), whereabouts(job), duration(time.monotonic() - job.started))
-        if len(report.running) > 20:
-            rows.add_row(f"and {len(report.running) - 20} more", "", "")
-        bar = ProgressBar(total=len(report.jobs), completed=len(report.jobs) - report.left, width=40)
-        return Group(self.line(report), bar, rows)
+        if len(state.running) > 20:
+            rows.add_row(f"and {len(state.running) - 20} more", "", "")
+        bar = ProgressBar(total=len(state.jobs), completed=len(state.jobs) - state.left, width=40)
+        return Group(self.line(state), bar, rows)
 
 
 def whereabouts(job: Job) -> str:
@@ -96,19 +97,6 @@ def whereabouts(job: Job) -> str:
         if event.get("event") == "step":
             return f"task {event['task'] + 1}, epoch {event['epoch'] + 1} of {job.config.epochs}"
     return "starting"
-
-
-def duration(seconds: float) -> str:
-    """A length of time for people.
-
-    >>> duration(42), duration(150), duration(9000), duration(200_000)
-    ('42 s', '2 min 30 s', '2 h 30 min', '2 d 7 h')
-    """
-    total = round(seconds)
-    for size, name, part, part_name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if total >= size:
-            return f"{total // size} {name} {total % size // part} {part_name}"
-    return f"{total} s"
 
 
 def time_left(seconds: float | None) -> str:

@@ -1,4 +1,4 @@
-"""The engine for many machines: Ray. Runs become Ray tasks; CPUs and GPUs a run are Ray resources.
+"""The engine for many machines: Ray. Runs become Ray tasks; CPUs and GPUs per run are Ray resources.
 
 Without an address a Ray of this machine's own is started and ended with the sweep. On a cluster the output folder must
 be one that all machines share: a run whose worker was lost is then resumed from its checkpoint on another machine.
@@ -12,7 +12,9 @@ import time
 from typing import Any
 
 from acr.errors import AcrError, InputError
-from acr.sweeps.engines import STOPPING_SECONDS, Job, Outcome, cores
+from acr.storage.workers import cores
+from acr.sweeps.jobs import STOPPING_SECONDS, Job, Outcome
+from acr.sweeps.worker import execute_config
 
 
 class RayEngine:
@@ -39,10 +41,10 @@ class RayEngine:
         except Exception as error:  # Ray raises many kinds, all for the same reason
             where = f"Cannot reach the Ray cluster at {address}" if address else "Cannot start Ray on this machine"
             raise AcrError(f"{where}: {' '.join(str(error).split())}") from None
-        self.task = ray.remote(max_retries=0, max_calls=1)(_execute)
+        self.task = ray.remote(max_retries=0, max_calls=1)(execute_config)
         self.running: dict[Any, Job] = {}
 
-    def cpus_a_run(self, job: Job) -> int:
+    def cpus_per_run(self, job: Job) -> int:
         """Threads and Ray CPUs of a run: its own wish, else this machine's cores shared out, else one."""
         if job.config.threads:
             return job.config.threads
@@ -58,7 +60,7 @@ class RayEngine:
 
     def start(self, job: Job) -> None:
         """Hand a job to Ray."""
-        cpus = self.cpus_a_run(job)
+        cpus = self.cpus_per_run(job)
         wants_gpu = job.config.device in ("auto", "cuda") and self.ray.cluster_resources().get("GPU", 0) > 0
         config = job.config.model_copy(update={"threads": cpus, "quiet": True})
         task = self.task.options(num_cpus=cpus, num_gpus=1 if wants_gpu else 0, name=job.name)
@@ -92,9 +94,3 @@ class RayEngine:
         finally:
             self.running = {}
             self.ray.shutdown()
-
-
-def _execute(config: Any) -> tuple[int, str]:
-    from acr.sweeps.worker import execute_config
-
-    return execute_config(config)

@@ -25,20 +25,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from acr.config import RunConfig, make_config
+from acr.config import RunConfig
 from acr.errors import InputError, unknown
+from acr.methods.method import method_class, method_names
+from acr.runs.resolve import make_config
 
 KEYS = ("title", "fixed", "grid", "exclude", "override", "scales", "jobs", "extends")
 FULL = "full"
 """The scale of a recipe as it stands, without any of its variants."""
-RECIPES = Path(str(files("acr.reproduce"))) / "recipes"
-"""The recipes that come with the package."""
 
 Values = dict[str, Any]
 
@@ -113,20 +112,15 @@ def matches(pattern: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     )
 
 
-def find_recipe(name: str | Path) -> Recipe:
-    """Read a recipe by the path of its file, or by the name of one that comes with the package."""
+def find_recipe(name: str | Path, bundled: Path | None = None) -> Recipe:
+    """Read a recipe by the path of its file, or by the name of one in the folder ``bundled``."""
     path = Path(name)
-    bundled = RECIPES / f"{name}.yaml"
-    if not path.exists() and path.suffix == "" and bundled.is_file():
-        path = bundled
-    if not path.exists() and path.suffix == "":
-        raise unknown("recipe file or bundled recipe", str(name), bundled_names())
+    if bundled is not None and not path.exists() and path.suffix == "":
+        names = sorted(found.stem for found in bundled.glob("*.yaml"))
+        if str(name) not in names:
+            raise unknown("recipe file or bundled recipe", str(name), names)
+        path = bundled / f"{name}.yaml"
     return _checked(path.stem, _read(path, ()))
-
-
-def bundled_names() -> list[str]:
-    """The recipes that come with the package."""
-    return sorted(path.stem for path in RECIPES.glob("*.yaml"))
 
 
 def merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> Values:
@@ -182,7 +176,7 @@ def _with_field_names(content: Values, where: str) -> Values:
     scales = content.get("scales")
     if scales is not None:
         if not isinstance(scales, dict):
-            raise InputError(f"scales in the recipe {where} holds one block a scale.")
+            raise InputError(f"scales in the recipe {where} holds one block per scale.")
         result["scales"] = {str(name): _scale(block, str(name), where) for name, block in scales.items()}
     return result
 
@@ -236,8 +230,6 @@ def _checked(name: str, content: Mapping[str, Any]) -> Recipe:
 
 def known_fields() -> list[str]:
     """Every field of a config and every option of every method."""
-    from acr.methods.method import method_class, method_names
-
     options = {option for name in method_names() for option in method_class(name).Options.model_fields}
     return sorted({*(name for name in RunConfig.model_fields if name != "options"), *options})
 

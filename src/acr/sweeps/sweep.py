@@ -6,19 +6,20 @@ again. A run that fails is tried again, from its last checkpoint, and then repor
 
 from __future__ import annotations
 
-import signal
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from types import FrameType
 from typing import Any, Protocol
 
 from acr.config import RunConfig
+from acr.data.loading import load_dataset
 from acr.errors import AcrError, InputError
-from acr.runs.run import load_run
+from acr.runs.run import Run, load_run
 from acr.runs.writer import RESULTS, Busy
-from acr.sweeps.engines import Engine, Job, Outcome
+from acr.storage.signals import StopSignal
+from acr.sweeps.engines import LocalEngine
+from acr.sweeps.jobs import Engine, Job, Outcome
 
 POLL_SECONDS = 0.1
 BUSY_SECONDS = 2.0
@@ -36,7 +37,7 @@ class Stopped(AcrError):
 
 
 @dataclass
-class Report:
+class SweepState:
     """Where a sweep stands."""
 
     jobs: list[Job]
@@ -73,7 +74,7 @@ class Report:
 class Watcher(Protocol):
     """Somebody who shows how a sweep goes."""
 
-    def update(self, report: Report) -> None:
+    def update(self, state: SweepState) -> None:
         """The sweep stands here now."""
         ...
 
@@ -85,7 +86,7 @@ class Watcher(Protocol):
 class Silent:
     """Shows nothing."""
 
-    def update(self, report: Report) -> None:
+    def update(self, state: SweepState) -> None:
         """Nothing."""
 
     def say(self, line: str) -> None:
@@ -108,35 +109,35 @@ def run_sweep(
     retries: int = 1,
     watcher: Watcher | None = None,
     on_done: Callable[[Job], None] | None = None,
-) -> Report:
+) -> SweepState:
     """Carry out all runs that are not finished. A signal stops them cleanly and raises :class:`Stopped`."""
     watcher = watcher or Silent()
-    report = Report([Job(placed(config)) for config in configs])
-    report.found = [job for job in report.jobs if is_finished(job)]
-    pending = deque(job for job in report.jobs if job not in report.found)
+    state = SweepState([Job(placed(config)) for config in configs])
+    state.found = [job for job in state.jobs if is_finished(job)]
+    pending = deque(job for job in state.jobs if job not in state.found)
     if on_done:
-        for job in report.found:
+        for job in state.found:
             on_done(job)
-    with _Stop() as asked:
+    with StopSignal() as asked:
         try:
             for outcome in unreachable_data([job for job in pending if not job.folder.exists()]):
-                report.failed.append(outcome)
+                state.failed.append(outcome)
                 pending.remove(outcome.job)
-            while (pending or report.running) and asked.signal is None:
-                start_jobs(pending, report, engine)
+            while (pending or state.running) and asked.received is None:
+                start_jobs(pending, state, engine)
                 for outcome in engine.poll():
-                    settle(outcome, pending, report, retries, watcher)
+                    settle(outcome, pending, state, retries, watcher)
                     if outcome.code == 0 and on_done:
                         on_done(outcome.job)
-                watcher.update(report)
+                watcher.update(state)
                 time.sleep(POLL_SECONDS)
         finally:
-            if report.running:
+            if state.running:
                 watcher.say("Stopping: the runs save their work.")
             engine.stop()
-    if asked.signal is not None:
-        raise Stopped(asked.signal)
-    return report
+    if asked.received is not None:
+        raise Stopped(asked.received)
+    return state
 
 
 def placed(config: RunConfig) -> RunConfig:
@@ -145,7 +146,7 @@ def placed(config: RunConfig) -> RunConfig:
     return config.model_copy(update={name: path.resolve() for name, path in places.items() if path is not None})
 
 
-def start_jobs(pending: deque[Job], report: Report, engine: Engine) -> None:
+def start_jobs(pending: deque[Job], state: SweepState, engine: Engine) -> None:
     """Fill the free places with jobs whose time has come."""
     for _ in range(min(len(pending), max(0, engine.free()))):
         now = time.monotonic()
@@ -155,18 +156,18 @@ def start_jobs(pending: deque[Job], report: Report, engine: Engine) -> None:
         pending.remove(job)
         job.started = now
         engine.start(job)
-        report.running.append(job)
+        state.running.append(job)
 
 
-def settle(outcome: Outcome, pending: deque[Job], report: Report, retries: int, watcher: Watcher) -> None:
+def settle(outcome: Outcome, pending: deque[Job], state: SweepState, retries: int, watcher: Watcher) -> None:
     """Decide what becomes of a job that ended: done, tried again, or failed."""
     job = outcome.job
-    report.running.remove(job)
+    state.running.remove(job)
     if outcome.code == 0 and not is_finished(job):
         outcome = replace(outcome, code=1, reason="its worker ended, but the run folder is not complete")
     if outcome.code == 0:
-        report.done.append(job)
-        report.seconds.setdefault(kind(job), []).append(time.monotonic() - job.started)
+        state.done.append(job)
+        state.seconds.setdefault(kind(job), []).append(time.monotonic() - job.started)
     elif outcome.code == Busy.exit_code:  # another process is at it: look again later
         job.not_before = time.monotonic() + BUSY_SECONDS
         pending.append(job)
@@ -175,14 +176,12 @@ def settle(outcome: Outcome, pending: deque[Job], report: Report, retries: int, 
         watcher.say(f"{job.name}: {outcome.reason}. Trying again ({job.attempts} of {retries}).")
         pending.appendleft(job)
     else:
-        report.failed.append(outcome)
+        state.failed.append(outcome)
         watcher.say(f"{job.name} failed: {outcome.reason}")
 
 
 def unreachable_data(jobs: Sequence[Job]) -> list[Outcome]:
-    """Jobs whose images cannot be had. Looked at once for each data set, which also decodes it once and for all."""
-    from acr.launch import load_data
-
+    """Jobs whose data set is missing or unreadable. Each is looked at once, which also decodes it for all jobs."""
     problems: dict[tuple[Any, ...], str] = {}
     outcomes = []
     for job in jobs:
@@ -190,7 +189,7 @@ def unreachable_data(jobs: Sequence[Job]) -> list[Outcome]:
         key = (config.dataset, config.image_size, config.data_root, config.data_cache, config.validation_fraction)
         if key not in problems:
             try:
-                load_data(config)
+                load_dataset(config.dataset, config)
                 problems[key] = ""
             except AcrError as error:
                 problems[key] = str(error)
@@ -199,26 +198,17 @@ def unreachable_data(jobs: Sequence[Job]) -> list[Outcome]:
     return outcomes
 
 
-class _Stop:
-    """Listens for SIGINT and SIGTERM while a sweep runs; the second SIGINT gets the treatment it had before."""
+def run_local(configs: Sequence[RunConfig], jobs: int, on_done: Callable[[Run], None] | None = None) -> list[Run]:
+    """Run configs in processes of their own, ``jobs`` at a time; finished ones are found, not run again.
 
-    def __init__(self) -> None:
-        self.signal: int | None = None
-        self.before: dict[int, Any] = {}
+    The short way for a handful of runs that all must succeed; :func:`run_sweep` is the long one.
+    """
 
-    def __enter__(self) -> _Stop:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            try:
-                self.before[number] = signal.signal(number, self.received)
-            except ValueError:  # not the main thread: its owner handles signals
-                break
-        return self
+    def done(job: Job) -> None:
+        if on_done:
+            on_done(load_run(job.folder))
 
-    def received(self, number: int, frame: FrameType | None) -> None:
-        """Remember the signal."""
-        self.signal = number
-        signal.signal(number, self.before[number])
-
-    def __exit__(self, *problem: object) -> None:
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
+    state = run_sweep(configs, LocalEngine(jobs), on_done=done)
+    if state.failed:
+        raise AcrError("; ".join(f"{outcome.job.name}: {outcome.reason}" for outcome in state.failed))
+    return [load_run(Job(config).folder) for config in configs]

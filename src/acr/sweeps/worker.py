@@ -12,15 +12,14 @@ import sys
 import threading
 from pathlib import Path
 
-from acr.cli import complain
-from acr.config import RunConfig, make_config, read_config_file
-from acr.errors import AcrError
+from acr.config import RunConfig
+from acr.errors import AcrError, complain
+from acr.launch import run_config
+from acr.runs.resolve import make_config, read_config_file
 
 
 def execute_config(config: RunConfig) -> tuple[int, str]:
-    """Run a config, or go on with it; exit code and, where it failed, the reason in words."""
-    from acr.launch import run_config
-
+    """Run or resume a config; exit code and, where it failed, the reason in words."""
     try:
         run_config(config, resume="auto")
     except AcrError as error:

@@ -20,10 +20,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acr.config import MethodOptions, RunConfig, make_config
+from acr.config import MethodOptions, RunConfig
 from acr.data.stream import TaskStream
 from acr.errors import AcrError
 from acr.methods.method import REGISTRY, Method, method_class, method_names, register
+from acr.runs.resolve import make_config
 from acr.testing.budget import check_memory, memory_bytes
 from acr.testing.poison import PoisonedStream
 from acr.testing.rehearsal import Rehearsal, different_tensors, first_difference
@@ -140,7 +141,7 @@ def check_resume(trial: Trial) -> None:
             loaded = checkpoints.load()
         assert loaded is not None
         run = trial.rehearse()
-        run.load_state_dict(loaded[1])
+        run.load_state(loaded[1])
         different = different_tensors(tensors, run.tensors())
         assert not different, f"the state saved after step {stop} and the one loaded differ in {', '.join(different)}"
         run.go(NEXT_LOSSES)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -12,32 +11,25 @@ from torch import Tensor
 
 from acr.config import RunConfig
 from acr.data.stream import Task, TaskStream
-from acr.launch import build
-from acr.methods.method import Batch, Method
-from acr.runs.writer import RunFolder
+from acr.launch import build_loop
+from acr.methods.method import Method
 from acr.testing.poison import PoisonedStream
-from acr.training.checkpoint import Checkpoints, clone_state, flatten
-from acr.training.trainer import Position, Trainer
+from acr.training.checkpoint import clone_state, flatten
+from acr.training.loop import Cursor, EpochEnd, Step
 
 WIDTH = 4
 """Channels of the network's first stage: a step takes milliseconds."""
 
 
-class Stopped(Exception):
-    """The rehearsal has taken as many steps as it was to."""
-
-
-class NoFolder(RunFolder):
-    """A run folder that writes nothing."""
-
-    def event(self, event: str, **values: Any) -> None:
-        """Not written down."""
-
-
-class Rehearsal(Trainer):
+class Rehearsal:
     """A method on a stream, step by step: its losses, and a look at it after every step.
 
-    ``watch`` is called after every step and at the end of every task, when the method is between two calls.
+    Args:
+        cls: the method; it need not be registered.
+        stream: what it learns.
+        options: options of the method, the defaults if not given.
+        test_images: scored between two tasks, where a real run evaluates.
+        watch: called after every step and at the end of every task, when the method is between two calls.
     """
 
     def __init__(
@@ -65,44 +57,42 @@ class Rehearsal(Trainer):
             "buffer_size": buffer_size if cls.uses_memory else 0,
             "learning_rate": learning_rate,
         }
-        config = cls.complete_config(RunConfig(**values))
-        method, context = build(config, stream, cls)
-        nowhere = Path("nowhere")
-        super().__init__(config, stream, method, context, [], NoFolder(nowhere, config), Checkpoints(nowhere, ""))
+        self.stream = stream
+        self.loop = build_loop(cls.complete_config(RunConfig(**values)), stream, cls)
+        self.method, self.context = self.loop.method, self.loop.context
         self.test_images = test_images
         self.watch = watch
         self.losses: list[float | None] = []
-        self.stop_after: int | None = None
         self.look_at: set[int] = set()
-        """Numbers of steps after which the state is taken down in ``seen``."""
+        """Numbers of steps after which the state is copied into ``seen``."""
         self.seen: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         """The state of the run and that of the method, flat, after so many steps."""
 
     def go(self, steps: int | None = None) -> Rehearsal:
         """Learn to the end of the stream, or for so many steps more."""
-        self.stop_after = None if steps is None else len(self.losses) + steps
-        if steps == 0:
-            return self
-        try:
-            while self.position.task < len(self.learned):
-                task = self.learned[self.position.task]
-                self.learn(task)
-                self.between_tasks()
-                self.position = Position(task=task.index + 1)
-        except Stopped:
-            pass
+        last = None if steps is None else len(self.losses) + steps
+        while self.loop.cursor.task < len(self.loop.tasks) and (last is None or len(self.losses) < last):
+            task = self.loop.tasks[self.loop.cursor.task]
+            for event in self.learn(task):
+                if isinstance(event, Step):
+                    self.after_step(event)
+                    if len(self.losses) == last:
+                        return self
+            self.between_tasks()
+            self.loop.cursor = Cursor(task=task.index + 1)
         return self
 
-    def learn(self, task: Task) -> None:
+    def learn(self, task: Task) -> Iterator[Step | EpochEnd]:
         """One task, the only one whose samples may be looked at meanwhile."""
         if isinstance(self.stream, PoisonedStream):
             self.stream.open = task.index
-        super().learn(task)
+        yield from self.loop.learn(task)
         if isinstance(self.stream, PoisonedStream):
             self.stream.open = None
 
-    def after_step(self, batch: Batch, loss: Tensor | None) -> None:
-        """Note the loss; this is where a real run would save itself, and where a rehearsal may stop."""
+    def after_step(self, step: Step) -> None:
+        """Note the loss, and look at the method where a real run would save itself."""
+        batch, loss = step.batch, step.loss
         where = f"task {batch.task}, epoch {batch.epoch}, step {batch.step}"
         if loss is None:
             self.losses.append(None)
@@ -116,8 +106,6 @@ class Rehearsal(Trainer):
             self.watch(self)
         if len(self.losses) in self.look_at:
             self.seen[len(self.losses)] = (self.copy_of_state(), self.tensors())
-        if self.stop_after is not None and len(self.losses) >= self.stop_after:
-            raise Stopped
 
     def between_tasks(self) -> None:
         """Where a real run evaluates."""
@@ -135,9 +123,14 @@ class Rehearsal(Trainer):
     def copy_of_state(self) -> dict[str, Any]:
         """What a checkpoint would hold."""
         try:
-            return dict(clone_state(self.state_dict()))
+            return dict(clone_state({"cursor": dict(vars(self.loop.cursor)), "method": self.method.state_dict()}))
         except TypeError as error:
             raise AssertionError(f"its state cannot be saved. {error}".rstrip(".")) from error
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Back to a state that was copied."""
+        self.loop.cursor = Cursor(**state["cursor"])
+        self.method.load_state_dict(state["method"])
 
     def tensors(self) -> dict[str, Any]:
         """The state of the method, flat: every tensor by its path, and the rest as one piece of text."""

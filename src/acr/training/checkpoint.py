@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from acr.errors import AcrError
+from acr.runs.schema import SCHEMA
 from acr.storage import files
 
-SCHEMA = 1
 PARTS = ("tensors.safetensors", "state.json")
 MANIFEST = "manifest.json"
 
@@ -66,7 +66,7 @@ class Checkpoints:
         self.run = run
         self.keep = keep
 
-    def names(self) -> list[Path]:
+    def folders(self) -> list[Path]:
         """Complete checkpoints, newest first."""
         found = [path for path in self.folder.glob("step-*") if path.name[5:].isdigit()] if self.folder.is_dir() else []
         return sorted(found, key=lambda path: int(path.name[5:]), reverse=True)
@@ -102,15 +102,15 @@ class Checkpoints:
 
         Later ones can only be damaged ones that were passed over; kept, they would push good ones out.
         """
-        later = [path for path in self.names() if int(path.name[5:]) > step]
-        old = [path for path in self.names() if path not in later][self.keep :]
+        later = [path for path in self.folders() if int(path.name[5:]) > step]
+        old = [path for path in self.folders() if path not in later][self.keep :]
         for path in (*later, *old, *self.folder.glob(".part-*"), *self.folder.glob(".old-*")):
             files.remove_tree(path)
 
     def load(self) -> tuple[int, dict[str, Any]] | None:
         """The newest checkpoint that can be read; a damaged one is named in a warning and passed over."""
         damaged = []
-        for path in self.names():
+        for path in self.folders():
             try:
                 return read(path, self.run)
             except CheckpointError as error:

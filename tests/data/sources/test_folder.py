@@ -73,7 +73,7 @@ def test_mended_files_are_noticed(messy: Path) -> None:
 
 def test_the_hold_out_is_the_seed_s(messy: Path) -> None:
     def files(seed: int) -> list[str]:
-        return load_dataset(f"folder:{messy}", skip_broken=True, seed=seed).notes["holdout"]["files"]
+        return load_dataset(f"folder:{messy}", skip_broken=True, data_seed=seed).notes["holdout"]["files"]
 
     assert files(0) == files(0)
     assert any(files(0) != files(seed) for seed in range(1, 5))

@@ -4,32 +4,29 @@ What is done to every image, in this order: the first frame of an animation is t
 16-bit grey is scaled to 8 bits; what is transparent is laid on white; palettes, grey, CMYK and the rest become RGB;
 the shorter side is resized to the size asked for (bilinear, antialiased) and the centre is cut out.
 
-Many small files are decoded by several processes: Pillow holds Python's lock for most of the time a small image
-takes, so that threads gain nothing (two threads 0.85 to 1.05x, two processes 1.8x, on 64 and 84 pixel JPEGs). The
-workers are plain child interpreters that write into the memory-mapped result: unlike ``multiprocessing`` they need no
-guard in the user's script, and unlike ``fork`` they are safe beside the threads of PyTorch.
+Many small files are decoded by several processes, which write into the memory-mapped result: Pillow holds Python's lock
+for most of the time a small image takes, so that threads gain nothing (two threads 0.85 to 1.05x, two processes 1.8x,
+on 64 and 84 pixel JPEGs).
 """
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import threading
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
+from posixpath import splitext
 from typing import IO, Any
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image, ImageOps
 
-from acr.data.images import Images
 from acr.data.readers.file_tree import FolderTree, Tree, open_tree
-from acr.errors import AcrError
 from acr.storage.progress import progress
+from acr.storage.workers import WorkerPool, cores
+
+Images = npt.NDArray[np.uint8]
+
 
 DECODER = 1
 """Raised when the same file would give other pixels; cached images of another decoder are made anew."""
@@ -37,8 +34,12 @@ DECODER = 1
 NOT_PICTURES = frozenset({"BUFR", "EPS", "GRIB", "HDF5", "MPEG", "PDF", "WMF"})
 """Formats that Pillow names but cannot read by itself (EPS would start Ghostscript)."""
 
-_SMALL_JOB = 256
-_REPORT_EVERY = 32
+SHOWN = 20
+"""How many file names an error lists before it only counts them."""
+FEW = 256
+"""With fewer files than this, starting other processes takes longer than decoding here."""
+PART = 32
+"""Files that a worker decodes at a time."""
 
 
 @cache
@@ -125,27 +126,52 @@ def _to_8_bit(values: np.ndarray[Any, Any]) -> Images:
     return ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
 
 
+def image_files(names: Iterable[str]) -> list[str]:
+    """Those that end like an image. Others (notes, lists, thumbnails' data bases) are no part of a data set."""
+    known = endings()
+    return [name for name in names if splitext(name)[1].lower() in known]
+
+
+def list_broken(broken: Sequence[Sequence[str]]) -> str:
+    """Files and reasons, one per line; after the first, only their number. Odd bytes in names are made printable."""
+    lines = [f"\n  {file}: {reason}" for file, reason in broken[:SHOWN]]
+    if len(broken) > SHOWN:
+        lines.append(f"\n  and {len(broken) - SHOWN} more")
+    return "".join(lines).encode("utf-8", "backslashreplace").decode()
+
+
 def decode_files(
     tree: Tree, names: Sequence[str], out: Path, size: int, *, quiet: bool = False, workers: int | None = None
 ) -> dict[int, str]:
-    """Decode the files into the rows of the ``.npy`` file ``out`` (uint8, ``len(names) x 3 x size x size``).
+    """Decode files of a tree into the rows of an ``.npy`` file.
+
+    Args:
+        tree: where the files are.
+        names: the files, one per row.
+        out: the file to fill: uint8, ``len(names) x 3 x size x size``.
+        size: side of the images.
+        quiet: show no progress.
+        workers: processes to share the work among; one per core if not given.
 
     Returns the rows that could not be read, with the reason; those rows are left as they were.
     """
-    workers = workers or usable_cores()
+    workers = workers or cores()
+    jobs = list(enumerate(names))
     with progress("Decoding images", len(names), quiet=quiet) as advance:
-        jobs = list(enumerate(names))
-        if workers == 1 or len(jobs) < _SMALL_JOB or not sys.executable:
-            return _decode_here(tree, jobs, out, size, advance)
-        return _decode_elsewhere(tree, [jobs[i::workers] for i in range(workers)], out, size, advance)
+        if workers == 1 or len(jobs) < FEW:
+            return _decode(tree, jobs, out, size, advance)
+        broken: dict[int, str] = {}
+        parts = [jobs[start : start + PART] for start in range(0, len(jobs), PART)]
+        with WorkerPool(_decode_part, "decodes images", workers) as pool:
+            for part, unread in zip(parts, pool.map([[str(tree.root), str(out), size, p] for p in parts]), strict=True):
+                broken.update((int(row), str(reason)) for row, reason in unread)
+                advance(len(part))
+        return broken
 
 
-def usable_cores() -> int:
-    """The cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _decode_here(tree: Tree, jobs: Sequence[tuple[int, str]], out: Path, size: int, advance: Any) -> dict[int, str]:
+def _decode(
+    tree: Tree, jobs: Sequence[tuple[int, str]], out: Path, size: int, advance: Callable[[int], None]
+) -> dict[int, str]:
     broken: dict[int, str] = {}
     pixels = np.load(out, mmap_mode="r+", allow_pickle=False) if jobs else np.empty(0)
     for row, name in jobs:
@@ -163,61 +189,15 @@ def _reason(error: Exception) -> str:
     return "not an image Pillow knows" if text.startswith("cannot identify image file") else text
 
 
-def _decode_elsewhere(
-    tree: Tree, shares: Sequence[Sequence[tuple[int, str]]], out: Path, size: int, advance: Any
-) -> dict[int, str]:
-    start = (
-        "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from acr.data.readers.decoding import work; work()"
-    )
-    command = [sys.executable, "-c", start, json.dumps(sys.path)]
-    broken: dict[int, str] = {}
-    processes: list[subprocess.Popen[bytes]] = []
-
-    def feed_and_listen(process: subprocess.Popen[bytes], share: Sequence[tuple[int, str]]) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        job = {"root": str(tree.root), "out": str(out), "size": size, "jobs": share}
-        try:
-            process.stdin.write(json.dumps(job).encode())
-            process.stdin.close()
-        except OSError:  # it died; its exit code says so below
-            return
-        for line in process.stdout:
-            report = json.loads(line)
-            broken.update({int(row): reason for row, reason in report["broken"]})
-            advance(report["done"])
-
-    try:
-        threads = []
-        for share in shares:
-            processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
-            threads.append(threading.Thread(target=feed_and_listen, args=(processes[-1], share), daemon=True))
-            threads[-1].start()
-        for thread in threads:
-            thread.join()
-        if failed := [code for process in processes if (code := process.wait())]:
-            raise AcrError(f"A process that decodes images ended with code {failed[0]}: out of memory, perhaps.")
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
-    return broken
+def _decode_part(job: Sequence[Any]) -> list[tuple[int, str]]:
+    """What a worker does with its part of the files; the unreadable rows."""
+    root, out, size, rows = job
+    broken = _decode(_opened(root), [(int(row), str(name)) for row, name in rows], Path(out), size, lambda n: None)
+    return list(broken.items())
 
 
-def work() -> None:
-    """What a child process does: its share of the files, telling its parent how far it is."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it ends us
-    job = json.loads(sys.stdin.buffer.read())
-    root = Path(job["root"])
-    tree: Tree = FolderTree(root, listed=False) if root.is_dir() else open_tree(root)
-    jobs, out = [(int(row), str(name)) for row, name in job["jobs"]], Path(job["out"])
-    for start in range(0, len(jobs), _REPORT_EVERY):
-        part = jobs[start : start + _REPORT_EVERY]
-        broken = _decode_here(tree, part, out, job["size"], lambda amount: None)
-        try:
-            print(json.dumps({"done": len(part), "broken": list(broken.items())}), flush=True)
-        except BrokenPipeError:  # nobody waits for us any more
-            os._exit(1)
+@lru_cache(maxsize=1)
+def _opened(root: str) -> Tree:
+    """The tree of a worker, opened once: the directory of a large zip takes a while to read."""
+    path = Path(root)
+    return FolderTree(path, listed=False) if path.is_dir() else open_tree(path)

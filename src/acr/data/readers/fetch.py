@@ -13,13 +13,11 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from acr.data.catalog import Download, find
 from acr.data.readers.archives import extract
-from acr.errors import AcrError, InputError
-from acr.storage.location import downloads_folder, locate
-from acr.storage.locks import exclusive
+from acr.errors import AcrError
 from acr.storage.progress import progress
 
 CHUNK = 1 << 20
@@ -38,51 +36,39 @@ def free_space(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def fetch(
-    name: str,
-    root: str | Path | None = None,
+@dataclass(frozen=True)
+class Download:
+    """A file at its publisher's address."""
+
+    url: str
+    size: int
+    md5: str
+    unpacked: int
+    """About how many bytes it takes on disk when unpacked."""
+
+
+def download_and_unpack(
+    source: Download,
+    folder: Path,
     *,
-    data_cache: str | Path | None = None,
     quiet: bool = False,
     keep_archive: bool = False,
-    download: Download | None = None,
     attempts: int = 5,
     pause: float = 1.0,
     free: FreeSpace = free_space,
-) -> Path:
-    """Download a data set and unpack it below ``root``; returns where it lies. What is there already is left alone.
+) -> None:
+    """Bring an archive from its publisher into a folder and unpack it there.
 
-    ``root`` is by default where data sets are looked for first: ``ACR_DATA``, else the cache. ``download`` names
-    another address of the same files (a mirror). An interrupted download goes on where it stopped, at once
-    (``attempts`` times, with growing ``pause``) or when the command is given again.
+    An interrupted download continues where it stopped, at once (``attempts`` times, with growing ``pause``) or when
+    this is called again. ``free`` says how much room a folder has.
     """
-    spec, path = find(name)
-    if path is not None:
-        raise InputError(f"{name} is your own data: there is nothing to fetch.")
-    source = download or spec.download
-    folder = downloads_folder(
-        Path(root) if root is not None else None, Path(data_cache) if data_cache is not None else None
-    )
-    if source is None:
-        raise InputError(spec.how_to_get or f"{name} comes with the program: there is nothing to fetch.")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with exclusive(folder / f".{spec.name}.lock"):
-            if (found := locate(spec, folder)) is not None and found.parent == folder:
-                return found
-            archive = folder / source.url.rsplit("/", 1)[-1]
-            _check_space(folder, source.size + source.unpacked, free)
-            _download(source, archive, quiet=quiet, attempts=attempts, pause=pause)
-            with progress("Unpacking", None, quiet=quiet) as advance:
-                extract(archive, folder, tell=advance)
-            if not keep_archive:
-                archive.unlink()
-    except OSError as error:
-        raise _told_plainly(error, folder) from error
-    found = locate(spec, folder)
-    if found is None:
-        raise AcrError(f"{archive.name} was unpacked in {folder}, but holds none of {', '.join(spec.places)}.")
-    return found
+    archive = folder / source.url.rsplit("/", 1)[-1]
+    _check_space(folder, source.size + source.unpacked, free)
+    _download(source, archive, quiet=quiet, attempts=attempts, pause=pause)
+    with progress("Unpacking", None, quiet=quiet) as advance:
+        extract(archive, folder, tell=advance)
+    if not keep_archive:
+        archive.unlink()
 
 
 def _download(source: Download, target: Path, *, quiet: bool, attempts: int, pause: float) -> None:
@@ -179,7 +165,8 @@ def _check_space(folder: Path, needed: int, free: FreeSpace) -> None:
         )
 
 
-def _told_plainly(error: OSError, folder: Path) -> AcrError:
+def told_plainly(error: OSError, folder: Path) -> AcrError:
+    """What the disk said, so that a person can act."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return AcrError(
             f"The disk of {folder} is full. What was downloaded is kept: free space and give the same command again, "

@@ -7,7 +7,7 @@ import os
 import re
 import threading
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -146,6 +146,13 @@ def common_prefix(names: Iterable[str], stop: Callable[[str], bool] = lambda par
             break
         prefix += parts[0] + "/"
     return prefix if folders else ""
+
+
+def by_class(files: Sequence[str], part: str) -> list[tuple[str, str]]:
+    """(class, file) of the files below a part, the class being the first folder there."""
+    prefix = f"{part}/" if part else ""
+    below = [name for name in files if name.startswith(prefix) and "/" in name.removeprefix(prefix)]
+    return [(name.removeprefix(prefix).split("/")[0], name) for name in below]
 
 
 def _mark(entry: os.DirEntry[str]) -> tuple[int, int, int]:

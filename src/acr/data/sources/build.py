@@ -10,20 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL
 
 from acr.data.catalog import DataSpec, Request
 from acr.data.images import DataSet, Images, ImageSet, Labels
-from acr.data.readers.decoding import DECODER, decode_files, resize
+from acr.data.readers.decoding import DECODER, SHOWN, decode_files, list_broken, resize
 from acr.data.readers.file_tree import Tree
+from acr.data.splits import hold_out
 from acr.errors import InputError
 from acr.storage.cache import Entry, Writer, open_or_build
-from acr.storage.location import images_folder
+from acr.storage.location import cache_folder
 
 HOLD_OUT = 0.2
 """Share of each class that becomes the test set where the source has none."""
-
-SHOWN = 20
-"""How many file names an error lists before it only counts them."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Arrays:
 
 def from_files(spec: DataSpec, request: Request, tree: Tree, listing: Listing) -> DataSet:
     """A data set of image files, from the cache if it was decoded before."""
-    size = request.image_size or spec.image_size
+    size = request.options.image_size or spec.image_size
     assert size is not None, "data sets of files have a size of their own"
     files = [name for name, _ in (*listing.train, *listing.test)]
     content = json.dumps([listing.train, listing.test, dict(listing.class_names)])
@@ -62,19 +61,17 @@ def from_files(spec: DataSpec, request: Request, tree: Tree, listing: Listing) -
         broken: list[list[str]] = []
         for split, rows in (("train", listing.train), ("test", listing.test)):
             if rows or split == "train":
-                broken += _decode_split(writer, tree, split, rows, size, request.quiet)
+                broken += _decode_split(writer, tree, split, rows, size, request.options.quiet)
         _note(writer, listing.layout, listing.class_names, broken)
 
-    return _complete(
-        spec, request, open_or_build(images_folder(request.data_cache), key, build, name=_label(spec)), tree.root
-    )
+    return _complete(spec, request, _open(spec, request, key, build), tree.root)
 
 
 def from_arrays(
     spec: DataSpec, request: Request, where: Path, identity: str, read: Callable[[], Arrays], *, version: int = 1
 ) -> DataSet:
     """A data set of arrays, from the cache if it was read before. ``version`` is that of the code that reads."""
-    size = request.image_size or spec.image_size
+    size = request.options.image_size or spec.image_size
     key = {"files": identity, "size": size, "decoder": DECODER, "reader": version}
 
     def build(writer: Writer) -> None:
@@ -84,23 +81,13 @@ def from_arrays(
                 if size is None and images.image_shape[1] != images.image_shape[2]:
                     _, height, width = images.image_shape
                     raise InputError(f"{where}: images are {height}x{width}, not square. Choose a side: --image-size.")
-                pixels = images.images if size is None else resize(images.images, size, quiet=request.quiet)
+                pixels = images.images if size is None else resize(images.images, size, quiet=request.options.quiet)
                 writer.save(f"{split}_images", pixels)
                 writer.save(f"{split}_labels", images.labels)
         names = {**arrays.train.class_names, **(arrays.test.class_names if arrays.test else {})}
         _note(writer, arrays.layout, names, [])
 
-    return _complete(
-        spec, request, open_or_build(images_folder(request.data_cache), key, build, name=_label(spec)), where
-    )
-
-
-def list_broken(broken: Sequence[Sequence[str]]) -> str:
-    """Files and reasons, a line each; after the first, only their number. Odd bytes in names are made printable."""
-    lines = [f"\n  {file}: {reason}" for file, reason in broken[:SHOWN]]
-    if len(broken) > SHOWN:
-        lines.append(f"\n  and {len(broken) - SHOWN} more")
-    return "".join(lines).encode("utf-8", "backslashreplace").decode()
+    return _complete(spec, request, _open(spec, request, key, build), where)
 
 
 def files_identity(paths: Sequence[Path]) -> str:
@@ -134,8 +121,6 @@ def _decode_split(
 
 
 def _note(writer: Writer, layout: str, class_names: Mapping[int, str], broken: list[list[str]]) -> None:
-    import PIL
-
     writer.notes.update(
         layout=layout,
         classes=[[int(label), str(name)] for label, name in class_names.items()],
@@ -148,7 +133,7 @@ def _complete(spec: DataSpec, request: Request, entry: Entry, where: Path) -> Da
     """The data set of a cache entry: broken files looked at, a test set held out if there is none, constants set."""
     name = request.name
     broken = entry.notes["broken"]
-    if broken and not request.skip_broken:
+    if broken and not request.options.skip_broken:
         raise InputError(
             f"{name}: {len(broken)} unreadable files in {where}:{list_broken(broken)}\n"
             "Mend or remove them, or leave them out with --skip-broken."
@@ -161,7 +146,7 @@ def _complete(spec: DataSpec, request: Request, entry: Entry, where: Path) -> Da
     if "test_images" in entry.arrays:
         test = ImageSet(_pixels(entry, "test"), _labels(entry, "test"), class_names)
     else:
-        train, test, notes["holdout"] = _held_out(name, request.seed, train, entry)
+        train, test, notes["holdout"] = _held_out(name, request.options.data_seed, train, entry)
     unread = f" Unreadable files:{list_broken(broken)}" if broken else ""
     if len(train) == 0:
         raise InputError(f"{name}: there are no training images in {where}.{unread}")
@@ -185,8 +170,6 @@ def _complete(spec: DataSpec, request: Request, entry: Entry, where: Path) -> Da
 
 
 def _held_out(name: str, seed: int, train: ImageSet, entry: Entry) -> tuple[ImageSet, ImageSet, dict[str, Any]]:
-    from acr.data.splits import hold_out
-
     if alone := [train.class_names[label] for label, count in train.counts().items() if count < 2]:
         raise InputError(
             f"{name}: a test image of each class is held out, so a class needs two images; "
@@ -210,5 +193,6 @@ def _labels(entry: Entry, split: str) -> Labels:
     return np.array(entry.arrays[f"{split}_labels"])
 
 
-def _label(spec: DataSpec) -> str:
-    return spec.name.removesuffix(":PATH")
+def _open(spec: DataSpec, request: Request, key: Mapping[str, Any], build: Callable[[Writer], None]) -> Entry:
+    folder = cache_folder(request.options.data_cache) / "images"
+    return open_or_build(folder, key, build, name=spec.name.removesuffix(":PATH"))

@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from acr.data.catalog import CATALOG, Request
+from acr.data.catalog import CATALOG, Request, require
 from acr.data.images import DataSet, Images, ImageSet, Labels
 from acr.data.readers import pickles
 from acr.data.readers.archives import is_archive, read_members
 from acr.data.sources.build import Arrays, files_identity, from_arrays
 from acr.errors import InputError
-from acr.storage.location import require
 
 PIXELS = 3 * 32 * 32
 
@@ -45,7 +44,7 @@ def load_cifar100(request: Request) -> DataSet:
 
 def _load(request: Request, classes: int) -> DataSet:
     spec = CATALOG[f"split-cifar{classes}"]
-    where = require(spec, request.data_root, request.data_cache)
+    where = require(spec, request.options.data_root, request.options.data_cache)
     known = {name for form in (PYTHON, BINARY) for name in (*form[classes][0], *form[classes][1:])}
     if where.is_dir():
         files = [where / name for name in sorted(known) if (where / name).is_file()]

@@ -22,8 +22,10 @@ def load(request: Request) -> DataSet:
     """The digits as uint8 1 x 8 x 8 images."""
     from sklearn.datasets import load_digits
 
-    if request.image_size not in (None, 8):
-        raise InputError(f"split-digits has 8x8 images; --image-size {request.image_size} does not apply to it.")
+    if request.options.image_size not in (None, 8):
+        raise InputError(
+            f"split-digits has 8x8 images; --image-size {request.options.image_size} does not apply to it."
+        )
     digits = load_digits()
     images = np.round(digits.images * (255 / 16)).astype(np.uint8)[:, None]
     labels = digits.target.astype(np.int64)

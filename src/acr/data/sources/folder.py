@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from posixpath import splitext
+from collections.abc import Sequence
 
 from acr.data.catalog import CATALOG, Request
 from acr.data.images import DataSet
-from acr.data.readers.decoding import endings
-from acr.data.readers.file_tree import Tree, common_prefix, natural, open_tree
+from acr.data.readers.decoding import image_files
+from acr.data.readers.file_tree import Tree, by_class, common_prefix, natural, open_tree
 from acr.data.sources.build import Listing, from_files
 from acr.errors import InputError
 
@@ -31,7 +30,7 @@ def load(request: Request) -> DataSet:
 
 def list_files(tree: Tree) -> Listing:
     """The image files of a tree, by class. Classes are numbered in natural order of their names."""
-    files = pictures(tree.names)
+    files = image_files(tree.names)
     if not files:
         raise InputError(f"{tree.root} holds no image files.")
     prefix = common_prefix(files, stop=lambda part: part.lower() in (*TRAIN, *TEST)) if tree.root.is_file() else ""
@@ -58,12 +57,6 @@ def list_files(tree: Tree) -> Listing:
     )
 
 
-def pictures(names: Iterable[str]) -> list[str]:
-    """Those that end like an image. Others (notes, lists, thumbnails' data bases) are no part of a data set."""
-    known = endings()
-    return [name for name in names if splitext(name)[1].lower() in known]
-
-
 def parts(files: Sequence[str]) -> tuple[str | None, str | None]:
     """The folders of the training and the test part, None where there is none.
 
@@ -77,10 +70,3 @@ def parts(files: Sequence[str]) -> tuple[str | None, str | None]:
     train = next((top for name in TRAIN for top in sorted(tops) if top.lower() == name), None)
     test = next((top for name in TEST for top in sorted(tops) if top.lower() == name), None)
     return (train, test) if train is not None else (None, None)
-
-
-def by_class(files: Sequence[str], part: str) -> list[tuple[str, str]]:
-    """(class, file) of the files below a part, the class being the first folder there."""
-    prefix = f"{part}/" if part else ""
-    below = [name for name in files if name.startswith(prefix) and "/" in name.removeprefix(prefix)]
-    return [(name.removeprefix(prefix).split("/")[0], name) for name in below]

@@ -19,14 +19,14 @@ import io
 from collections import defaultdict
 from collections.abc import Iterable
 
-from acr.data.catalog import CATALOG, Request
+from acr.data.catalog import CATALOG, Request, require
 from acr.data.images import DataSet
-from acr.data.readers.file_tree import Tree, common_prefix, file_name, natural, open_tree
+from acr.data.readers.decoding import image_files
+from acr.data.readers.file_tree import Tree, by_class, common_prefix, file_name, natural, open_tree
 from acr.data.sources.arrays import load_named
 from acr.data.sources.build import Listing, from_files
-from acr.data.sources.folder import TEST, TRAIN, by_class, parts, pictures
+from acr.data.sources.folder import TEST, TRAIN, parts
 from acr.errors import InputError
-from acr.storage.location import require
 
 TRAIN_IMAGES, TEST_IMAGES = 500, 100
 
@@ -34,7 +34,7 @@ TRAIN_IMAGES, TEST_IMAGES = 500, 100
 def load(request: Request) -> DataSet:
     """Mini-ImageNet, from whichever form is there."""
     spec = CATALOG["split-mini-imagenet"]
-    tree = open_tree(require(spec, request.data_root, request.data_cache))
+    tree = open_tree(require(spec, request.options.data_root, request.options.data_cache))
     try:
         if any(file_name(name) == "train_x.npy" for name in tree.names):
             return load_named(spec, request, tree, ("train_x", "train_y", "test_x", "test_y"))
@@ -45,7 +45,7 @@ def load(request: Request) -> DataSet:
 
 def list_files(tree: Tree) -> Listing:
     """The image files by class and part."""
-    files = pictures(tree.names)
+    files = image_files(tree.names)
     if not files:
         raise InputError(f"{tree.root} is not Mini-ImageNet: it holds neither images nor train_x.npy.")
     lists = [name for name in tree.names if name.lower().endswith(".csv")]

@@ -12,15 +12,13 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from acr.data.catalog import CATALOG, DataSpec, Request
+from acr.data.catalog import CATALOG, DataSpec, Request, require
 from acr.data.images import DataSet, ImageSet
-from acr.data.readers.decoding import resize
-from acr.data.readers.file_tree import Tree, file_name, natural, open_tree
+from acr.data.readers.decoding import image_files, resize
+from acr.data.readers.file_tree import Tree, by_class, file_name, natural, open_tree
 from acr.data.sources.arrays import read_array, to_images
 from acr.data.sources.build import Arrays, Listing, from_arrays, from_files
-from acr.data.sources.folder import by_class, pictures
 from acr.errors import InputError
-from acr.storage.location import require
 
 ANNOTATIONS = "val/val_annotations.txt"
 
@@ -28,7 +26,7 @@ ANNOTATIONS = "val/val_annotations.txt"
 def load(request: Request) -> DataSet:
     """Tiny-ImageNet, from whichever form is there."""
     spec = CATALOG["split-tiny-imagenet"]
-    tree = open_tree(require(spec, request.data_root, request.data_cache))
+    tree = open_tree(require(spec, request.options.data_root, request.options.data_cache))
     try:
         if any(re.fullmatch(r"x_train_\d+\.npy", file_name(name)) for name in tree.names):
             return _load_shards(spec, request, tree)
@@ -43,7 +41,7 @@ def list_files(tree: Tree) -> Listing:
     if prefix is None:
         raise InputError(f"{tree.root} is not Tiny-ImageNet: it has no wnids.txt and no arrays x_train_01.npy, ...")
     known = set(tree.names)
-    files = [name.removeprefix(prefix) for name in pictures(tree.names) if name.startswith(prefix)]
+    files = [name.removeprefix(prefix) for name in image_files(tree.names) if name.startswith(prefix)]
     wnids = _lines(tree, prefix + "wnids.txt")
     number = {wnid: i for i, wnid in enumerate(wnids)}
     train = by_class(files, "train")
@@ -86,7 +84,7 @@ def _names(wnids: Iterable[str], words: Mapping[str, str]) -> dict[int, str]:
 def _load_shards(spec: DataSpec, request: Request, tree: Tree) -> DataSet:
     """``x_train_01``, ..., ``y_train_01``, ..., ``x_val_01``, ..., ``y_val_01``, ...: floats in [0, 1]."""
     paths = {file_name(name): name for name in tree.names}
-    size = request.image_size or spec.image_size
+    size = request.options.image_size or spec.image_size
 
     def read_split(split: str) -> ImageSet:
         shards = sorted(name for name in paths if re.fullmatch(rf"x_{split}_\d+\.npy", name))

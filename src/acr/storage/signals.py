@@ -1,0 +1,35 @@
+"""Stopping when asked: Ctrl-C and SIGTERM, heard between two steps of long work."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+from typing import Any
+
+
+class StopSignal:
+    """Listens for SIGINT and SIGTERM while a block runs. Only the main thread can listen; elsewhere nothing is heard.
+
+    The first signal is remembered in ``received``, for the work to end in order. From then on the signal is handled as
+    it was before the block, so that a second Ctrl-C ends the process at once.
+    """
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> StopSignal:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                self._before[number] = signal.signal(number, self._remember)
+            except ValueError:  # not the main thread: its owner handles signals
+                break
+        return self
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        self.received = number
+        signal.signal(number, self._before[number])
+
+    def __exit__(self, *problem: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,106 @@
+"""Work shared out among child interpreters, and the number of cores there are to share.
+
+The children are plain interpreters that are handed one JSON line per job and answer with one. This pool is ours for two
+reasons that were tried with joblib's loky (and hold for ``multiprocessing``): loky's children start with the current
+folder on their path, so that a ``json.py`` lying in somebody's data folder is executed; and they outlive a parent that
+was killed by minutes. Ours start isolated and end as soon as their input ends. Neither kind runs the user's script
+again, so that a script needs no guard around its main part.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import acr
+from acr.errors import AcrError
+
+START = (
+    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from acr.storage.workers import serve; serve(sys.argv[2])"
+)
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class WorkerPool:
+    """Child interpreters that all run one function. They start with the first job and end with the block.
+
+    ``task`` is a function at the top level of a module. It takes one argument and gives one answer, both made of what
+    JSON holds. ``what`` names the work in the message for a child that died.
+    """
+
+    def __init__(self, task: Callable[[Any], Any], what: str, count: int | None = None) -> None:
+        self.task = f"{task.__module__}:{task.__qualname__}"
+        self.what = what
+        self.count = count or cores()
+        self.children: list[subprocess.Popen[str]] = []
+        self._idle: queue.Queue[subprocess.Popen[str]] = queue.Queue()
+
+    def __enter__(self) -> WorkerPool:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        for child in self.children:
+            child.kill()
+            child.communicate()
+
+    def map(self, jobs: Iterable[Any]) -> Iterator[Any]:
+        """The answers to the jobs, in the order of the jobs."""
+        lines = [json.dumps(job) for job in jobs]
+        self._start(min(self.count, len(lines)))
+        with ThreadPoolExecutor(self.count) as threads:
+            yield from threads.map(self._ask, lines)
+
+    def _start(self, count: int) -> None:
+        while len(self.children) < count:
+            command = [sys.executable, "-I", "-c", START, json.dumps(import_path()), self.task]
+            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            self.children.append(child)
+            self._idle.put(child)
+
+    def _ask(self, line: str) -> Any:
+        """Give a job to an idle child and wait for its answer."""
+        child = self._idle.get()
+        assert child.stdin is not None
+        assert child.stdout is not None
+        try:
+            child.stdin.write(line + "\n")
+            child.stdin.flush()
+            answer = child.stdout.readline()
+        except OSError:
+            answer = ""
+        self._idle.put(child)
+        if not answer.endswith("\n"):
+            raise AcrError(f"A process that {self.what} ended with code {child.wait()}: out of memory, perhaps.")
+        return json.loads(answer)
+
+
+def import_path() -> list[str]:
+    """Where children look for modules: where we do, but never in the current folder because it is the current one."""
+    return list(dict.fromkeys([*(folder for folder in sys.path if folder), str(Path(acr.__file__).parents[1])]))
+
+
+def serve(task: str) -> None:
+    """What a child does: one job per line, answered by one line, until there is no more input."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it ends us
+    module, _, name = task.partition(":")
+    function = getattr(import_module(module), name)
+    for line in sys.stdin:
+        try:
+            print(json.dumps(function(json.loads(line))), flush=True)
+        except BrokenPipeError:  # nobody waits for us any more
+            os._exit(1)

@@ -1,0 +1,63 @@
+"""Jobs: one run of a sweep, how a try at it ended, and what an engine must be able to do with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from acr.config import RunConfig
+from acr.runs.writer import folder_name
+
+STOPPING_SECONDS = 120.0
+"""How long a run may take to finish its step and save when a sweep is stopped."""
+
+
+@dataclass
+class Job:
+    """One run of a sweep."""
+
+    config: RunConfig
+    attempts: int = 0
+    not_before: float = 0.0
+    """Time before which it is not tried (again)."""
+    started: float = 0.0
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        return self.config.out / folder_name(self.config)
+
+    @property
+    def name(self) -> str:
+        """The name a person knows it by."""
+        return self.folder.name
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a try ended: an exit code as those of the command line, and the reason if it is not 0."""
+
+    job: Job
+    code: int
+    reason: str = ""
+
+
+class Engine(Protocol):
+    """Something that carries out jobs."""
+
+    def free(self) -> int:
+        """How many jobs can be started now."""
+        ...
+
+    def start(self, job: Job) -> None:
+        """Begin a job."""
+        ...
+
+    def poll(self) -> list[Outcome]:
+        """The jobs that ended since the last call; does not wait."""
+        ...
+
+    def stop(self) -> None:
+        """Ask all jobs to save and end, and wait until they have."""
+        ...

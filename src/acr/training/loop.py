@@ -1,0 +1,146 @@
+"""The training loop: every batch of every task, one optimiser step at a time.
+
+It is a generator, with no files, no signals and no progress bar in it. Whoever consumes it decides what happens between
+two steps: the trainer saves, logs and evaluates, the conformance suite looks at the method, the cost estimate looks at
+the clock. Nothing here knows what a method does inside ``observe``. Every draw is keyed by its position in the run, so
+the loop can be left after any step and resumed from a saved cursor as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from acr.data.stream import Task, TaskStream
+from acr.methods.method import Batch, Context, Method
+from acr.randomness import Position, generator
+
+
+@dataclass
+class Cursor:
+    """The step to take next. ``step`` counts inside the epoch; ``started``: the method was told of the task."""
+
+    task: int = 0
+    epoch: int = 0
+    step: int = 0
+    started: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step was taken on this batch. ``loss`` is a tensor on the run's device, None if the method only collected."""
+
+    batch: Batch
+    loss: Tensor | None
+
+
+@dataclass(frozen=True)
+class EpochEnd:
+    """All batches of an epoch were observed."""
+
+    task: Task
+    epoch: int
+
+
+@dataclass(frozen=True)
+class TaskEnd:
+    """A task was learned, and its memory was updated."""
+
+    task: Task
+
+
+class TrainingLoop:
+    """A method learns a stream. Iterating takes steps from wherever the cursor stands.
+
+    ``rate`` gives the learning rate of an epoch of any task; without it the rate stays as the optimiser has it.
+    """
+
+    def __init__(
+        self, stream: TaskStream, method: Method, context: Context, rate: Callable[[int], float] | None = None
+    ) -> None:
+        self.tasks = stream.merged() if method.sees_all_tasks else stream
+        """The tasks as this method is shown them."""
+        self.method = method
+        self.context = context
+        self.rate = rate
+        self.cursor = Cursor()
+
+    def __iter__(self) -> Iterator[Step | EpochEnd | TaskEnd]:
+        while self.cursor.task < len(self.tasks):
+            task = self.tasks[self.cursor.task]
+            yield from self.learn(task)
+            # The cursor moves on before the task's end is announced: a checkpoint made then begins with the next task.
+            self.cursor = Cursor(task=task.index + 1)
+            yield TaskEnd(task)
+
+    def learn(self, task: Task) -> Iterator[Step | EpochEnd]:
+        """All epochs of one task, from wherever the cursor stands, and then the method's end of the task."""
+        cursor = self.cursor
+        if not cursor.started:  # a run resumed in the middle of a task has what begin_task set in its state
+            self.begin_task(task)
+            cursor.started = True
+        for epoch in range(cursor.epoch, self.context.epochs):
+            for step in self.steps(task, epoch, cursor.step):
+                # The cursor moves before the yield: whoever we yield to may save it in a checkpoint.
+                cursor.epoch, cursor.step = epoch, step.batch.step + 1
+                yield step
+            self.place(task, epoch, cursor.step)
+            self.method.end_epoch()
+            cursor.epoch, cursor.step = epoch + 1, 0
+            yield EpochEnd(task, epoch)
+        self.end_task(task)
+
+    def begin_task(self, task: Task) -> None:
+        """Tell the method that a task starts."""
+        self.place(task)
+        self.method.begin_task(task)
+
+    def steps(self, task: Task, epoch: int, first: int = 0) -> Iterator[Step]:
+        """The steps of one epoch, from the ``first`` on. The cursor is not moved."""
+        if self.rate is not None:
+            for group in self.method.optimizer.param_groups:
+                group["lr"] = self.rate(epoch)
+        for batch in self.batches(task, epoch, first):
+            self.place(task, epoch, batch.step)
+            self.method.network.train()  # an evaluation may have left it in evaluation mode
+            yield Step(batch, self.method.observe(batch))
+
+    def end_task(self, task: Task) -> None:
+        """Tell the method that a task is over; most update their memory now."""
+        self.place(task, self.context.epochs)
+        self.method.end_task(task)
+
+    def batches(self, task: Task, epoch: int, first: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch, in an order keyed by task and epoch; the last, smaller one is kept."""
+        size, device, views = self.context.batch_size, self.context.device, self.context.views
+        order = torch.randperm(len(task), generator=generator(self.context.seed, "shuffle", task.index, epoch))
+        for step in range(first, self.steps_per_epoch(task)):
+            indices = order[step * size : (step + 1) * size]
+            position = Position(self.context.seed, task.index, epoch, step)
+            yield Batch(indices, task.images(indices), task.targets[indices].to(device), position, views)
+
+    def place(self, task: Task, epoch: int = 0, step: int = 0) -> None:
+        """Tell the method's context where the run stands."""
+        self.context.position = Position(self.context.seed, task.index, epoch, step)
+        seen = [column for earlier in range(task.index + 1) for column in self.tasks.columns(earlier)]
+        self.context.seen = list(dict.fromkeys(seen))
+
+    def steps_per_epoch(self, task: Task) -> int:
+        """Batches of an epoch, the last partial one counted."""
+        return math.ceil(len(task) / self.context.batch_size)
+
+    def steps_in_all(self) -> int:
+        """Steps of the whole run."""
+        return sum(self.steps_per_epoch(task) for task in self.tasks) * self.context.epochs
+
+    def steps_taken(self) -> int:
+        """Steps since the run began."""
+        cursor = self.cursor
+        taken = sum(self.steps_per_epoch(self.tasks[t]) * self.context.epochs for t in range(cursor.task))
+        if cursor.task < len(self.tasks):
+            taken += cursor.epoch * self.steps_per_epoch(self.tasks[cursor.task]) + cursor.step
+        return taken
