@@ -178,8 +178,9 @@ class RunConfig(DataConfig):
     def flat(self) -> dict[str, Any]:
         """All values in force, the method's options among them, as they stand in a file."""
         values = self.model_dump(mode="json")
+        options = values.pop("options")
         first = {name: values[name] for name in ("method", "dataset", "seed", "buffer_size")}
-        return {**first, **values, **values.pop("options")}
+        return {**first, **values, **options}
 
     def identity(self) -> str:
         """Hash of what changes results. Two configs with the same identity are the same run."""

@@ -3,7 +3,8 @@ import pytest
 import torch
 
 from acr.data.stream import TaskStream
-from acr.evaluation.counts import accuracy_matrix, calibration_bins, count, evaluate
+from acr.evaluation.counts import accuracy_matrix
+from acr.evaluation.evaluator import calibration_bins, count, evaluate
 from acr.evaluation.scenarios import StoredImages
 from acr.testing import toy_data
 
@@ -50,11 +51,11 @@ def test_a_perfect_and_a_constant_model():
     def perfect(images):
         return torch.stack([torch.eye(4)[lookup[image.numpy().tobytes()]] for image in images])
 
-    stages = [evaluate(perfect, scenario, stream, stage).as_json() for stage in range(2)]
+    stages = [evaluate(perfect, scenario, stream, stage) for stage in range(2)]
     matrix = accuracy_matrix(stages)
     np.testing.assert_array_equal(matrix, [[1, np.nan], [1, 1]])
 
-    constant = accuracy_matrix([evaluate(lambda x: torch.eye(4)[[1] * len(x)], scenario, stream, 1).as_json()] * 2)
+    constant = accuracy_matrix([evaluate(lambda x: torch.eye(4)[[1] * len(x)], scenario, stream, 1)] * 2)
     np.testing.assert_array_equal(constant[1], [0.5, 0])
 
 

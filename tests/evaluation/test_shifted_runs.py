@@ -23,10 +23,10 @@ def test_every_stage_and_scenario_is_counted(run):
     names = ["clean", "gaussian_noise/1", "gaussian_noise/5", "fog/1", "fog/5"]
     assert run.scenarios == names
     for stage in run.results.stages:
-        assert list(stage["scenarios"]) == names
-        for counts in stage["scenarios"].values():
-            assert len(counts["total"]) == stage["stage"] + 1
-    assert sum(map(sum, run.results.stages[-1].scenarios["fog/5"]["total"])) == 357
+        assert list(stage.scenarios) == names
+        for counts in stage.scenarios.values():
+            assert len(counts.total) == stage.stage + 1
+    assert sum(map(sum, run.results.stages[-1].scenarios["fog/5"].total)) == 357
 
 
 def test_clean_images_do_not_count_as_shifted(run):
@@ -69,16 +69,18 @@ def test_mean_corruption_error(run):
     assert run.mean_corruption_error(run) == pytest.approx(100)
     errors = {name: 1 - float(np.mean(run.accuracy[name][-1])) for name in run.scenarios}
     fake = acr.load_run(run.folder)
-    fake.accuracy = {name: np.full((5, 5), 0.5) for name in run.scenarios}
+    fake.results = run.results.model_copy(deep=True)
+    for counts in (c for stage in fake.results.stages for c in stage.scenarios.values()):
+        counts.correct["seen"] = [[n / 2 for n in row] for row in counts.total]
     noise = (errors["gaussian_noise/1"] + errors["gaussian_noise/5"]) / 1.0
     fog = (errors["fog/1"] + errors["fog/5"]) / 1.0
     assert run.mean_corruption_error(fake) == pytest.approx(100 * (noise + fog) / 2)
 
 
-def test_a_baseline_named_in_the_config(tmp_path, run):
-    again = acr.run(out=tmp_path, data_cache=tmp_path, ood_severities="1,5", ood_baseline=run.folder, **SMALL)
-    assert again.summary()["mean_corruption_error"] == pytest.approx(100)
-    with pytest.raises(acr.errors.InputError, match="not a run folder"):
+def test_a_baseline_is_a_question_about_finished_runs(tmp_path, run):
+    assert "mean_corruption_error" not in run.summary()
+    assert run.summary(baseline=run)["mean_corruption_error"] == pytest.approx(100)
+    with pytest.raises(acr.errors.InputError, match="acr report RUNS --baseline RUN"):
         acr.run(out=tmp_path, seed=3, ood_baseline=tmp_path, **SMALL)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import yaml
 
 from acr.runs.resolve import make_config
-from acr.runs.writer import EVENTS, SCHEMA, RunFolder
+from acr.runs.writer import EVENTS, SCHEMA, RunWriter
 from acr.shift import PAPER_CORRUPTIONS, corrupt
 
 LEVEL = {"acr": 0.82, "er": 0.72, "gem": 0.6, "agem": 0.5, "gss": 0.55, "gdumb": 0.58, "hal": 0.62, "finetune": 0.2}
@@ -41,7 +41,7 @@ def make_run(
     config = make_config({"method": base, "seed": seed, "buffer_size": buffer_size, "tasks": tasks, **changes})
     values = {"schema": SCHEMA, **config.flat(), "method": method, "out": str(out)}
     path = Path(out) / (name or f"split-digits-{method}-b{buffer_size}-s{seed}-{config.identity()[:10]}")
-    folder = RunFolder(path, config)
+    folder = RunWriter(path, config)
     path.mkdir(parents=True)
     (path / "config.yaml").write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")
     folder.write_json("environment.json", {"acr": "0", "python": "3", "packages": {}, "command": ["acr", "run"]})

@@ -50,26 +50,28 @@ class Learning:
 
     @property
     def task(self):
-        return self.stream[self.position[0]]
+        return self.loop.tasks[self.position[0]]
 
     @property
     def done(self):
-        return self.position[0] >= len(self.stream)
+        return self.position[0] >= len(self.loop.tasks)
 
     def place(self, task, epoch, step):
-        self.loop.place(self.stream[task], epoch, step)
+        self.loop.place(self.loop.tasks[task], epoch, step)
 
     def batch(self):
         """The batch that comes next; the method is told that it comes."""
         task, epoch, step = self.position
         self.place(task, epoch, step)
-        return next(self.loop.batches(self.stream[task], epoch, step))
+        return next(self.loop.batches(self.loop.tasks[task], epoch, step))
 
     def step(self):
         """Observe the next batch, with what comes before and after it; the loss."""
         taken = next(event for event in self.events if isinstance(event, Step))
         batch = taken.batch
-        if (batch.step + 1) * self.context.batch_size >= len(self.stream[batch.task]):  # the end of the epoch comes too
+        if (batch.step + 1) * self.context.batch_size >= len(
+            self.loop.tasks[batch.task]
+        ):  # the end of the epoch comes too
             next(self.events)
             if batch.epoch + 1 == self.context.epochs:
                 assert isinstance(next(self.events), TaskEnd)

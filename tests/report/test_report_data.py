@@ -101,8 +101,8 @@ def test_forgetting_of_classes_is_the_change_since_first_seen(sweep):
     change = class_change(class_accuracy(group))
     run_changes = []
     for run in group.runs:
-        stages = [s["scenarios"]["clean"] for s in run.results.stages]
-        run_changes.append((stages[-1]["correct"]["seen"][0][1] - stages[0]["correct"]["seen"][0][1]) / 30)
+        stages = [s.scenarios["clean"] for s in run.results.stages]
+        run_changes.append((stages[-1].correct["seen"][0][1] - stages[0].correct["seen"][0][1]) / 30)
     assert change[1] == pytest.approx(np.mean(run_changes))
     assert np.isnan(change[-2:]).all()
 

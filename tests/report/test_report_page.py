@@ -45,7 +45,7 @@ def test_numbers_on_the_page_are_the_runs_own(gathered, page):
 def test_confusion_adds_up_over_seeds(gathered, page):
     cells = data_of(page)["charts"]["confusion"]["variants"]["s0|clean"]["panels"][0]["cells"]
     runs = gathered.settings[0].groups[0].runs
-    summed = np.sum([run.results.stages[-1].scenarios["clean"]["confusion"] for run in runs], axis=0)
+    summed = np.sum([run.results.stages[-1].scenarios["clean"].confusion for run in runs], axis=0)
     np.testing.assert_allclose(cells, 100 * summed / summed.sum(1, keepdims=True), atol=0.051)
 
 

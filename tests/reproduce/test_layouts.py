@@ -18,7 +18,7 @@ from acr.reproduce.cells import Cell, PaperTable, Sample, mean_cell, printed
 from acr.reproduce.figures import interval, shown_seeds
 from acr.reproduce.formats import document, print_table, to_csv, to_latex, to_markdown
 from acr.reproduce.layouts import LAYOUTS, readings
-from acr.reproduce.plan import Plan, find_samples, make_plan, names, write_reproduction
+from acr.reproduce.plan import RECIPES, Plan, find_samples, make_plan, names, write_reproduction
 from acr.runs.resolve import make_config
 from acr.runs.run import load_run
 from acr.runs.writer import folder_name
@@ -84,7 +84,7 @@ def test_ranks_follow_what_is_shown():
 # --- numbers in their places ------------------------------------------------------------------------------------------
 
 
-def test_acc_and_bwt_tables_by_hand(tmp_path, paper_methods):
+def test_acc_and_bwt_tables_by_hand(tmp_path):
     samples = [
         make(tmp_path, "acr", 0, 0.300, drop=0.4, ood=0.10),
         make(tmp_path, "acr", 1, 0.320, drop=0.5, ood=0.12),
@@ -167,7 +167,7 @@ def test_stages_by_hand(tmp_path):
     assert line("h") == {2: -10, 3: -10}
 
 
-def test_time_and_resources_by_hand(tmp_path, paper_methods):
+def test_time_and_resources_by_hand(tmp_path):
     steps = [{"task": t, "epoch": 0, "step": s, "cpu_percent": 50.0 + t, "rss_mib": 1000.0 * (t + 1), "seconds": 1.0}
              for t, s in [(0, 0), (0, 0), (0, 1), (1, 0)]]  # fmt: skip
     er = make(tmp_path, "er", 0, 0.3, buffer_size=2000, seconds=3600.0, readings=steps)
@@ -238,7 +238,7 @@ def test_latex_marks_and_escapes():
     shutil.which("pdflatex") is None, reason="pdflatex is not there: apt install texlive-latex-recommended"
 )
 @pytest.mark.parametrize("name", names())
-def test_latex_compiles(name, tmp_path, paper_methods):
+def test_latex_compiles(name, tmp_path):
     plan = make_plan(name, "full", "both" if name == "acc" else "sound", tmp_path)
     fill(plan, skip=lambda config: config.seed > 1 or config.method == "hal")
     written = write_reproduction(plan, tmp_path)
@@ -260,7 +260,7 @@ def test_document_includes_tables_and_figures():
 
 
 @pytest.mark.parametrize("name", names())
-def test_every_cell_of_every_layout(name, tmp_path, paper_methods):
+def test_every_cell_of_every_layout(name, tmp_path):
     plan = make_plan(name, "quick", "sound", tmp_path)
     fill(plan)
     done = write_reproduction(plan, tmp_path)
@@ -276,7 +276,7 @@ def test_every_cell_of_every_layout(name, tmp_path, paper_methods):
 
 
 @pytest.mark.parametrize("name", names())
-def test_nothing_but_missing_cells_where_nothing_was_run(name, tmp_path, paper_methods):
+def test_nothing_but_missing_cells_where_nothing_was_run(name, tmp_path):
     done = write_reproduction(make_plan(name, "full", "sound", tmp_path), tmp_path)
     for _, table in done.tables:
         assert table.missing == len(table.cells) > 0
@@ -284,7 +284,7 @@ def test_nothing_but_missing_cells_where_nothing_was_run(name, tmp_path, paper_m
         assert table.has_printed == (name != "stages")
 
 
-def test_full_scale_layout_is_the_papers(tmp_path, paper_methods):
+def test_full_scale_layout_is_the_papers(tmp_path):
     ((_, table),) = write_reproduction(make_plan("acc", "full", "sound", tmp_path), tmp_path).tables
     assert len(table.rows) == 18
     assert len(table.columns) == 13
@@ -295,7 +295,7 @@ def test_full_scale_layout_is_the_papers(tmp_path, paper_methods):
     assert any("published only" in note for note in table.notes)
 
 
-def test_both_protocols_give_a_table_each(tmp_path, paper_methods):
+def test_both_protocols_give_a_table_each(tmp_path):
     plan = make_plan("policies", "quick", "both", tmp_path)
     fill(plan)
     done = write_reproduction(plan, tmp_path)
@@ -303,20 +303,20 @@ def test_both_protocols_give_a_table_each(tmp_path, paper_methods):
     assert "protocol published" in (tmp_path / "policies-quick" / "policies.md").read_text()
 
 
-def test_the_same_runs_give_the_same_files(tmp_path, paper_methods):
+def test_the_same_runs_give_the_same_files(tmp_path):
     plan = make_plan("ood", "quick", "sound", tmp_path)
     fill(plan)
     first = {path: path.read_bytes() for path in write_reproduction(plan, tmp_path).files}
     assert first == {path: path.read_bytes() for path in write_reproduction(plan, tmp_path).files}
 
 
-def test_samples_are_found_by_identity(tmp_path, paper_methods):
-    configs = find_recipe("policies").at_scale("quick").expand(out=tmp_path / "runs")
+def test_samples_are_found_by_identity(tmp_path):
+    configs = find_recipe("policies", RECIPES).at_scale("quick").expand(out=tmp_path / "runs")
     fill(Plan("policies", "quick", "", {"sound": configs[:3]}, None))
     assert [sample.run is not None for sample in find_samples(configs)] == [True] * 3 + [False] * 5
 
 
-def test_reproduce_command_on_finished_runs_has_nothing_to_do(tmp_path, paper_methods, capsys):
+def test_reproduce_command_on_finished_runs_has_nothing_to_do(tmp_path, capsys):
     fill(make_plan("policies", "quick", "sound", tmp_path))
     main(["reproduce", "policies", "--scale", "quick", "--out", str(tmp_path)])
     out = capsys.readouterr().out

@@ -232,7 +232,7 @@ def _load_quietly(folder):
     from acr.training.checkpoint import read
 
     identity = acr.load_run(folder).config.identity()
-    newest = Checkpoints(folder / "checkpoint", identity).names()[0]
+    newest = Checkpoints(folder / "checkpoint", identity).folders()[0]
     return read(newest, identity)
 
 

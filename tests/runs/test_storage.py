@@ -17,6 +17,7 @@ from acr.cli import main
 from acr.runs.resolve import make_config
 from acr.errors import AcrError, InputError
 from acr.launch import execute, run_config
+from acr.training.loop import TrainingLoop
 from acr.training.trainer import Trainer
 
 SMALL = {"method": "acr", "epochs": 2, "width": 2, "samples_per_class": 16, "batch_size": 16, "buffer_size": 20,
@@ -198,14 +199,14 @@ class Killed(BaseException):
 
 def stop_in_the_middle(monkeypatch, config, path):
     """A run that dies in its second task."""
-    learn = Trainer.learn
+    begin = TrainingLoop.begin_task
 
     def dying(self, task):
         if task.index == 1:
             raise Killed
-        learn(self, task)
+        begin(self, task)
 
-    monkeypatch.setattr(Trainer, "learn", dying)
+    monkeypatch.setattr(TrainingLoop, "begin_task", dying)
     with pytest.raises(Killed):
         execute(config, path)
     monkeypatch.undo()
@@ -274,13 +275,13 @@ def test_a_damaged_checkpoint_that_was_passed_over_does_not_push_good_ones_out(t
 
 def test_the_lock_of_a_killed_process_is_taken_over(tmp_path):
     """A process that holds the lock is killed; the next one gets it at once."""
-    from acr.runs.writer import RunFolder
+    from acr.runs.writer import RunWriter
 
     config = config_in(tmp_path)
     code = (
-        "import sys, time; from pathlib import Path; from acr.config import make_config\n"
-        "from acr.runs.writer import RunFolder\n"
-        "held = RunFolder.open(Path(sys.argv[1]), make_config({})); print('held', flush=True); time.sleep(600)"
+        "import sys, time; from pathlib import Path; from acr.runs.resolve import make_config\n"
+        "from acr.runs.writer import RunWriter\n"
+        "held = RunWriter.open(Path(sys.argv[1]), make_config({})); print('held', flush=True); time.sleep(600)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", code, str(tmp_path / "run")]
@@ -288,7 +289,7 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path):
         try:
             assert other.stdout.readline() == b"held\n"
             with pytest.raises(AcrError, match=f"is being written by process {other.pid}"):
-                RunFolder.open(tmp_path / "run", config)
+                RunWriter.open(tmp_path / "run", config)
         finally:
             other.kill()
-    RunFolder.open(tmp_path / "run", config).close()
+    RunWriter.open(tmp_path / "run", config).close()

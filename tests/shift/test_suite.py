@@ -63,7 +63,7 @@ def test_a_damaged_copy_is_noticed_and_built_again(tmp_path, test_set):
 def test_workers_give_the_same_bytes(tmp_path, test_set, monkeypatch):
     alone = build_suite(test_set, "toy", SPEC, tmp_path / "a", quiet=True)
     monkeypatch.setattr(suite_module, "FEW", 0)
-    monkeypatch.setattr(suite_module, "usable_cores", lambda: 2)
+    monkeypatch.setattr(suite_module, "cores", lambda: 2)
     together = build_suite(test_set, "toy", SPEC, tmp_path / "b", quiet=True)
     for name in alone:
         np.testing.assert_array_equal(alone[name], together[name])
@@ -74,7 +74,7 @@ def test_a_script_without_a_guard_can_build(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "import sys\nfrom pathlib import Path\nfrom acr.shift import suite\nfrom acr.testing import toy_data\n"
-        "suite.FEW, suite.usable_cores = 0, lambda: 2\n"
+        "suite.FEW, suite.cores = 0, lambda: 2\n"
         "spec = suite.ShiftSpec.make(('fog',), (1,), 'cifar-c')\n"
         "print(len(suite.build_suite(toy_data().test, 'toy', spec, Path(sys.argv[1]), quiet=True)['fog/1']))\n"
     )
@@ -84,9 +84,9 @@ def test_a_script_without_a_guard_can_build(tmp_path):
 
 def test_a_child_that_dies_is_told_of(tmp_path, test_set, monkeypatch):
     monkeypatch.setattr(suite_module, "FEW", 0)
-    monkeypatch.setattr(suite_module, "usable_cores", lambda: 2)
-    monkeypatch.setattr(suite_module.sys, "executable", shutil.which("false"))
-    with pytest.raises(AcrError, match="ended with code 1"):
+    monkeypatch.setattr(suite_module, "cores", lambda: 2)
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    with pytest.raises(AcrError, match="A process that corrupts images ended with code 1"):
         build_suite(test_set, "toy", SPEC, tmp_path, quiet=True)
 
 

@@ -139,8 +139,10 @@ from pathlib import Path
 import numpy as np
 from acr.storage import cache
 if sys.argv[2] == "unlocked":
-    from acr.storage import locks
-    locks._lock = lambda descriptor: False
+    import filelock
+    def refuse(*arguments, **named):
+        raise OSError(38, 'no locks here')
+    filelock.BaseFileLock.acquire = refuse
 def build(writer):
     with open(Path(sys.argv[1]) / "log", "a") as log:
         log.write("built\\n")
@@ -162,7 +164,10 @@ def test_processes_that_build_at_once(tmp_path: Path, mode: str, builds: set[int
 
 
 def test_a_damaged_entry_that_cannot_be_locked_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acr.storage.locks._lock", lambda descriptor: False)
+    def refuse(*arguments: object, **named: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks here")
+
+    monkeypatch.setattr("filelock.BaseFileLock.acquire", refuse)
     (opened(tmp_path).folder / "labels.npy").write_bytes(b"x")
     assert opened(tmp_path).built
     assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 1

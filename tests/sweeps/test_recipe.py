@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acr.errors import InputError
-from acr.sweeps.recipe import RECIPES, bundled_names, find_recipe, matches, merged
+from acr.reproduce.plan import RECIPES
+from acr.sweeps.recipe import find_recipe, matches, merged
 
+BUNDLED = sorted(path.stem for path in RECIPES.glob("*.yaml"))
 SCALES = ("quick", "reduced", "full")
 
 
@@ -126,17 +128,17 @@ def test_mistakes_are_told_in_a_sentence(tmp_path, text, says):
 
 def test_unknown_recipes_and_scales_get_a_suggestion(tmp_path):
     with pytest.raises(InputError, match="Did you mean 'policies'"):
-        find_recipe("policy")
+        find_recipe("policy", RECIPES)
     with pytest.raises(InputError, match="Cannot read the recipe"):
         find_recipe(tmp_path / "none.yaml")
     with pytest.raises(InputError, match="Did you mean 'quick'"):
-        find_recipe("acc").at_scale("quik")
+        find_recipe("acc", RECIPES).at_scale("quik")
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_the_nine_share_their_runs(paper_methods, scale):
+def test_the_nine_share_their_runs(scale):
     """What one has run, another finds: by identity, which the folder's name holds."""
-    runs = {name: find_recipe(name).at_scale(scale).expand() for name in bundled_names()}
+    runs = {name: find_recipe(name, RECIPES).at_scale(scale).expand() for name in BUNDLED}
     ids = {name: {c.identity() for c in configs} for name, configs in runs.items()}
     assert len(ids) == 9
     assert ids["ood"] == ids["acc"]
@@ -149,14 +151,14 @@ def test_the_nine_share_their_runs(paper_methods, scale):
     assert {c.identity() for c in runs["policies"] if c.options.policy == "reservoir"} < ids["sensitivity"]
 
 
-def test_numbers_of_runs_are_those_the_headers_tell(paper_methods):
+def test_numbers_of_runs_are_those_the_headers_tell():
     counts = {
         "acc": (54, 162, 405), "bwt": (48, 144, 360), "ood": (54, 162, 405), "balance": (18, 27, 45),
         "stages": (18, 27, 45), "policies": (8, 12, 20), "sensitivity": (22, 99, 165), "time": (16, 8, 8),
         "resources": (16, 8, 8),
     }  # fmt: skip
     for name, expected in counts.items():
-        found = tuple(len(find_recipe(name).at_scale(scale).expand()) for scale in SCALES)
+        found = tuple(len(find_recipe(name, RECIPES).at_scale(scale).expand()) for scale in SCALES)
         assert found == expected, name
         header = (RECIPES / f"{name}.yaml").read_text().split("title:")[0]
         for scale, count in zip(SCALES, expected, strict=True):
@@ -165,8 +167,8 @@ def test_numbers_of_runs_are_those_the_headers_tell(paper_methods):
         assert "The paper printed" in header
 
 
-def test_the_reduced_scale_is_what_it_says(paper_methods):
-    for config in find_recipe("acc").at_scale("reduced").expand():
+def test_the_reduced_scale_is_what_it_says():
+    for config in find_recipe("acc", RECIPES).at_scale("reduced").expand():
         assert config.class_order == tuple(range(50))
         assert (config.tasks, config.samples_per_class, config.test_samples_per_class) == (5, 100, 50)
         assert (config.width, config.epochs) == (16, 10)

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from fabricate import fabricate
+from fabricated_samples import fabricate
 
 import acr
 from acr.cli import main
@@ -15,8 +15,10 @@ from acr.errors import AcrError
 from acr.launch import run_config
 from acr.runs.resolve import make_config
 from acr.sweeps import sweep
-from acr.sweeps.engines import LocalEngine, Outcome, gpu_ids, last_words, run_local, worker_environment
+from acr.sweeps.engines import LocalEngine, gpu_ids, last_words, worker_environment
+from acr.sweeps.jobs import Outcome
 from acr.sweeps.recipe import find_recipe
+from acr.sweeps.sweep import run_local
 
 TINY = {"epochs": 1, "width": 2, "ood_every": "never", "threads": 1, "checkpoint_every": 0.05}
 SOURCE = Path(acr.__file__).parents[1]
@@ -216,9 +218,9 @@ def under_way(out, checkpoints=1):
     for events in out.glob("*/events.jsonl"):
         folder = events.parent
         if not (folder / "results.json").exists() and events.read_text().count('"checkpoint"') >= checkpoints:
-            number = (folder / ".lock").read_text().split()
-            if len(number) > 1 and Path(f"/proc/{number[1]}").exists():
-                return folder, int(number[1])
+            number = json.loads((folder / "environment.json").read_text())["process"]
+            if Path(f"/proc/{number}").exists():
+                return folder, number
     return None
 
 

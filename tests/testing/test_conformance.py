@@ -20,7 +20,7 @@ from acr.testing import CHECKS, check_method
 
 QUICK = {"hal": {"anchor_steps": 5}, "gdumb": {"fit_epochs": 2}}
 """Options that make a method's checks shorter, not laxer."""
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.mark.parametrize("name", method_names())

@@ -50,7 +50,7 @@ def test_save_load_and_keep(tmp_path):
     assert checkpoints.load() is None
     for step in (5, 10, 15):
         checkpoints.save(step, state(step))
-    assert [path.name for path in checkpoints.names()] == ["step-000000000015", "step-000000000010"]
+    assert [path.name for path in checkpoints.folders()] == ["step-000000000015", "step-000000000010"]
     step, loaded = checkpoints.load()
     assert step == 15
     assert same(loaded, state(15))

@@ -5,7 +5,8 @@ import torch
 
 import acr
 from acr.errors import InputError
-from acr.launch import execute, make_config
+from acr.launch import execute
+from acr.runs.resolve import make_config
 from acr.training.trainer import Diverged, Trainer
 
 SMALL = {"epochs": 2, "width": 2, "batch_size": 32, "samples_per_class": None, "buffer_size": 20, "ood_every": "never"}
@@ -45,9 +46,9 @@ def test_resumed_run_equals_the_undisturbed_one(tmp_path, monkeypatch, method):
     undisturbed = acr.run(method=method, out=tmp_path / "a", **SMALL)
     after_step, deaths, steps = Trainer.after_step, 0, 0
 
-    def dying(self, batch, loss):
+    def dying(self, step):
         nonlocal steps
-        after_step(self, batch, loss)
+        after_step(self, step)
         steps += 1
         if steps % 3 == 0:
             self.save_checkpoint()
@@ -101,19 +102,18 @@ def test_a_folder_of_another_config_is_refused_with_the_difference(tmp_path):
 
 def test_a_folder_is_written_by_one_process_at_a_time(tmp_path):
     from acr.errors import AcrError
-    from acr.runs.writer import RunFolder
+    from acr.runs.writer import RunWriter
 
     config = make_config({"method": "finetune", "out": tmp_path, **SMALL})
-    held = RunFolder.open(tmp_path / "run", config)
+    held = RunWriter.open(tmp_path / "run", config)
     with pytest.raises(AcrError, match=r"is being written by process \d+"):
-        RunFolder.open(tmp_path / "run", config)
+        RunWriter.open(tmp_path / "run", config)
     held.close()
-    RunFolder.open(tmp_path / "run", config).close()
+    RunWriter.open(tmp_path / "run", config).close()
 
 
 def test_learning_rate_schedule(tmp_path):
     seen = []
-    observe = acr.methods.finetune.Finetune.observe if hasattr(acr, "methods") else None
     from acr.methods.finetune import Finetune
 
     observe = Finetune.observe
@@ -137,9 +137,9 @@ def test_events_survive_a_torn_line(tmp_path):
     whole = list(run.events())
     path.write_bytes(path.read_bytes() + b'{"event": "st')
     assert list(run.events()) == whole
-    from acr.runs.writer import RunFolder
+    from acr.runs.writer import RunWriter
 
-    folder = RunFolder.open(run.folder, run.config)
+    folder = RunWriter.open(run.folder, run.config)
     folder.event("note")
     folder.close()
     assert [e["event"] for e in run.events()] == [*(e["event"] for e in whole), "note"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -119,13 +120,9 @@ class ReplayMethod(MemoryMethod):
         """A second view of every image, made from the first. ``part`` tells several calls in one step apart."""
         views, draws = self.context.views, self.context.generator("second-view", part)
         view = views.strong if kind == "strong" else views.crop_flip
-        if "wrapped-views" not in self.context.protocol:
-            return view(images, draws)
-        # The released program makes the view from bytes that wrapped around, and shows the network the result w without
-        # normalising it. Our network normalises whatever it is given, so it is handed w·std + mean.
-        mean, std = self.network.mean.cpu(), self.network.std.cpu()
-        pixels = images.float() / 255 if images.dtype == torch.uint8 else images
-        return view(wrap((pixels - mean) / std), draws).float() / 255 * std + mean
+        if "wrapped-views" in self.context.protocol:
+            return wrapped_view(images, lambda first: view(first, draws), self.network.mean, self.network.std)
+        return view(images, draws)
 
     def record_confidence(self, batch: Batch, confidence: Tensor | None = None) -> None:
         """Note how sure the network is of each sample's class, if the policy wants to know and in the first E epochs.
@@ -171,6 +168,18 @@ def confidence_epochs(wanted: int | None, epochs: int) -> int:
     if not 1 <= wanted <= epochs:
         raise InputError(f"--confidence-epochs {wanted} must lie between 1 and the epochs of a task, {epochs}.")
     return wanted
+
+
+def wrapped_view(images: Tensor, view: Callable[[Tensor], Tensor], mean: Tensor, std: Tensor) -> Tensor:
+    """A second view as the released program makes it (the quirk ``wrapped-views``).
+
+    The program hands ``view`` the bytes of normalised images, which wrapped around, and shows the network the result w
+    without normalising it. Our network normalises whatever it is given, so it is handed w·std + mean; ``mean`` and
+    ``std`` are the network's.
+    """
+    mean, std = mean.cpu(), std.cpu()
+    pixels = images.float() / 255 if images.dtype == torch.uint8 else images
+    return view(wrap((pixels - mean) / std)).float() / 255 * std + mean
 
 
 @torch.no_grad()

@@ -89,6 +89,14 @@ class Run:
         """Accuracy matrices by scenario, over the outputs that the run's protocol reports."""
         return self.accuracy_over(self.results.headline)
 
+    def calibration_error(self, scenario: str = "clean") -> float:
+        """Expected calibration error after the last task, over the classes seen; NaN if it was not measured."""
+        return summary.calibration_error(self.results, scenario)
+
+    def mean_corruption_error(self, baseline: Run) -> float:
+        """mCE in percent, after the last task, against a baseline run: 100 is as good as the baseline, less is better."""
+        return summary.mean_corruption_error(self.results, baseline.results)
+
     def summary(self, baseline: Run | None = None) -> dict[str, Any]:
         """The figures of the run. Accuracies are fractions; CVs are in percent, as their definition says.
 

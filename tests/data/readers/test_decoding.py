@@ -111,7 +111,7 @@ def test_postscript_is_not_even_tried() -> None:
 
 @pytest.mark.parametrize("as_zip", [False, True])
 def test_many_processes_give_what_one_gives(tmp_path: Path, as_zip: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "_SMALL_JOB", 1)
+    monkeypatch.setattr(decoding, "FEW", 1)
     names = []
     for i in range(40):
         names.append(f"class {i % 3}/bild-{i}-ü.png")

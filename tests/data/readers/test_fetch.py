@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 from test_archives import tar_with
 
-from acr.data.readers.fetch import Download
-from acr.data.readers import fetch as fetching
 from acr.data.loading import fetch
+from acr.data.readers import fetch as fetching
+from acr.data.readers.fetch import Download
 from acr.errors import AcrError, InputError
 
 
