@@ -167,7 +167,7 @@ def test_listing_imports_no_torch() -> None:
     import subprocess
     import sys
 
-    code = "import sys; from acr.data.inspect import list_datasets; list_datasets(); sys.exit('torch' in sys.modules)"
+    code = "import sys; from acr.data.listing import list_datasets; list_datasets(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

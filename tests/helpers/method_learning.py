@@ -69,9 +69,7 @@ class Learning:
         """Observe the next batch, with what comes before and after it; the loss."""
         taken = next(event for event in self.events if isinstance(event, Step))
         batch = taken.batch
-        if (batch.step + 1) * self.context.batch_size >= len(
-            self.loop.tasks[batch.task]
-        ):  # the end of the epoch comes too
+        if batch.step + 1 == self.loop.steps_per_epoch(self.loop.tasks[batch.task]):  # the end of the epoch comes too
             next(self.events)
             if batch.epoch + 1 == self.context.epochs:
                 assert isinstance(next(self.events), TaskEnd)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from acr.data import inspect
+from acr.data import listing
 from acr.errors import InputError
 
 Name = Annotated[str, Parameter(help="Name of the data set; `acr data list` shows them.")]
@@ -26,7 +26,7 @@ def list_datasets(*, data_root: Root = None, data_cache: Cache = None) -> None:
     table = Table(box=None, pad_edge=False)
     for head in ("name", "what it is", "classes", "tasks", "epochs", "width", "rate", "shift", "found"):
         table.add_column(head, overflow="fold")
-    for row in inspect.list_datasets(data_root, data_cache):
+    for row in listing.list_datasets(data_root, data_cache):
         where = "embedded" if row.present and row.where is None else str(row.where or "")
         found = where if row.present else ("by its path" if row.present is None else f"no: {row.next_step}")
         numbers = [str(value or "–") for value in (row.classes, row.tasks, row.epochs, row.width)]
