@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from acr.data.catalog import find
+from acr.data.catalog import DataSpec, find
 from acr.data.images import DataSet, ImageSet
 from acr.data.loading import load_dataset
 from acr.errors import InputError
