@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from acr.report.page import write_page
-from acr.report.tables import COLUMNS, print_summary
+from acr.report.columns import COLUMNS, print_summary
+from acr.report.page.render import write_page
 from acr.runs.resolve import make_config
+from acr.storage.workers import cores
 from acr.sweeps.sweep import run_local
 
 METHODS = ("finetune", "er", "acr")
@@ -24,7 +24,7 @@ def demo(
     """See it work: fine-tuning, ER and ACR on handwritten digits, clean and under shift, with a report page."""
     print("Ten handwritten digits arrive two at a time. Three ways to learn them:", flush=True)
     configs = [make_config({"method": m, "seed": seed, "out": out / "runs", "quiet": True}) for m in METHODS]
-    jobs = max(1, min(len(configs), os.cpu_count() or 1))
+    jobs = min(len(configs), cores())
     longest_first = configs[::-1]
     runs = run_local(longest_first, jobs, lambda run: print(f"  done: {run.summary()['method']}", flush=True))[::-1]
     print()
@@ -32,7 +32,6 @@ def demo(
     print()
     for name in ("acc", "bwt", "ood_acc", "cv_classes"):
         if name in runs[-1].summary():
-            head, meaning = COLUMNS[name]
-            print(f"  {head}: {meaning}")
+            print(f"  {COLUMNS[name].heading}: {COLUMNS[name].meaning}")
     page = write_page(runs, out / "report.html")
     print(f"\nLook at it: {page.resolve().as_uri()}")

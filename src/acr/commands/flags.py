@@ -19,7 +19,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
                  "lr_decay", "network", "width"),
     "Data and tasks": ("tasks", "classes_per_task", "class_order", "samples_per_class", "test_samples_per_class",
                        "validation_fraction", "data_seed", "image_size", "skip_broken", "data_root", "data_cache"),
-    "Evaluation under shift": ("ood_every", "ood_corruptions", "ood_severities", "ood_constants", "ood_baseline"),
+    "Evaluation under shift": ("ood_every", "ood_corruptions", "ood_severities", "ood_constants"),
 }  # fmt: skip
 OTHER = "How to run it"
 OPTIONS = "Options of methods"

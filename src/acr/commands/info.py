@@ -19,7 +19,6 @@ EXTRAS = {
     "nicegui": ("the live dashboard", "dashboard"),
     "tensorboard": ("--tensorboard", "tensorboard"),
     "wandb": ("--wandb", "wandb"),
-    "onnx": ("exporting a classifier", "export"),
 }
 
 
@@ -42,6 +41,7 @@ def doctor() -> None:
     import torch
 
     from acr._version import __version__
+    from acr.storage.workers import cores
 
     rows = [("acr", __version__), ("python", platform.python_version()), ("system", platform.platform())]
     for package in ("torch", "numpy", "scikit-learn", "scipy", "pillow"):
@@ -57,7 +57,7 @@ def doctor() -> None:
     free = shutil.disk_usage(Path.cwd()).free / 2**30
     rows += [
         ("devices", ", ".join(devices)),
-        ("threads", f"{torch.get_num_threads()} of {os.cpu_count()} cores"),
+        ("threads", f"{torch.get_num_threads()} of {cores()} cores"),
         ("free disk here", f"{free:.1f} GiB" + (" – a full CIFAR-100 suite needs 0.4 GiB" if free < 1 else "")),
         ("can write here", "yes" if os.access(Path.cwd(), os.W_OK) else "no: choose a folder with --out"),
         ("ACR_DATA", os.environ.get("ACR_DATA", "not set: where data sets lie, besides the cache")),

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from acr.errors import InputError
-from acr.runs.run import find_runs
+from acr.runs.run import find_runs, load_run
 
 
 def report(
@@ -17,10 +17,13 @@ def report(
     csv: Annotated[Path | None, Parameter(help="Also write the tables as CSV files into this folder.")] = None,
     latex: Annotated[Path | None, Parameter(help="Also write tables for LaTeX into this folder.")] = None,
     figures: Annotated[Path | None, Parameter(help="Also draw figures as PDF, PNG and SVG into this folder.")] = None,
+    baseline: Annotated[
+        Path | None, Parameter(help="Folder of a finished run; mCE is reported relative to this run.")
+    ] = None,
 ) -> None:
     """Show runs on one self-contained page: who wins, what is forgotten, what the memory holds, what it cost."""
     from acr.report.groups import gather
-    from acr.report.page import render
+    from acr.report.page.render import render
     from acr.storage import files
 
     if not runs:
@@ -28,7 +31,7 @@ def report(
     found = find_runs(*runs)
     if not found:
         raise InputError(f"There are no runs in {', '.join(map(str, runs))}. Make one with: acr run --out {runs[0]}")
-    gathered = gather(found)
+    gathered = gather(found, None if baseline is None else load_run(baseline))
     try:
         files.write_text(output, render(gathered))
         if csv:
@@ -63,6 +66,6 @@ def dashboard(
     for folder in runs:
         if not folder.is_dir():
             raise InputError(f"{folder} does not exist.")
-    from acr.report.dashboard import serve
+    from acr.report.live.dashboard import serve
 
     serve(list(runs), port)

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from acr.commands.sweep import allowed_jobs, show_estimate, show_report
-from acr.reproduce.formats import print_table
+from acr.report.formats import print_table
 from acr.reproduce.plan import ProtocolChoice, Scale, make_plan, write_reproduction
 from acr.storage.workers import cores
 from acr.sweeps.engines import make_engine

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from acr.commands.flags import with_config_flags
 from acr.launch import Unfinished, resume_run, run_config
-from acr.report.tables import print_summary
+from acr.report.columns import print_summary
 from acr.runs.resolve import make_config, read_config_file
 from acr.runs.run import Run, load_run
 from acr.runs.writer import folder_name

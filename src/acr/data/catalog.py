@@ -32,8 +32,11 @@ class DataSpec:
 
     name: str
     title: str
+    """What it is, for lists."""
     source: str
     """``module:function``; the function maps a :class:`Request` to a :class:`DataSet`. Imported only when used."""
+    label: str = ""
+    """How tables and figures call it; its name if empty."""
     tasks: int | None = None
     """Tasks of equal size by default; None: as many as make two classes a task."""
     image_size: int | None = None
@@ -81,6 +84,7 @@ CATALOG: dict[str, DataSpec] = {
         DataSpec(
             name="split-digits",
             title="scikit-learn's 8x8 handwritten digits, embedded: 5 tasks of 2 classes",
+            label="Split Digits",
             source="acr.data.sources.digits:load",
             tasks=5,
             image_size=8,
@@ -96,6 +100,7 @@ CATALOG: dict[str, DataSpec] = {
         DataSpec(
             name="split-cifar10",
             title="CIFAR-10, 32x32 photographs: 5 tasks of 2 classes",
+            label="Split CIFAR-10",
             source="acr.data.sources.cifar:load_cifar10",
             tasks=5,
             image_size=32,
@@ -117,6 +122,7 @@ CATALOG: dict[str, DataSpec] = {
         DataSpec(
             name="split-cifar100",
             title="CIFAR-100, 32x32 photographs: 10 tasks of 10 classes",
+            label="Split CIFAR-100",
             source="acr.data.sources.cifar:load_cifar100",
             tasks=10,
             image_size=32,
@@ -138,6 +144,7 @@ CATALOG: dict[str, DataSpec] = {
         DataSpec(
             name="split-mini-imagenet",
             title="Mini-ImageNet, photographs resized to 32x32: 5 tasks of 20 classes",
+            label="Split Mini-ImageNet",
             source="acr.data.sources.mini_imagenet:load",
             tasks=5,
             image_size=32,
@@ -160,6 +167,7 @@ CATALOG: dict[str, DataSpec] = {
         DataSpec(
             name="split-tiny-imagenet",
             title="Tiny-ImageNet, photographs resized to 32x32: 10 tasks of 20 classes",
+            label="Split Tiny-ImageNet",
             source="acr.data.sources.tiny_imagenet:load",
             tasks=10,
             image_size=32,

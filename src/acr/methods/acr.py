@@ -50,6 +50,7 @@ class ACR(ReplayMethod):
     """Algorithm 1."""
 
     name = "acr"
+    label = "ACR"
     summary = "Adaptive Contrastive Replay: proxy loss, boundary samples, exact balance"
     Options: ClassVar[type[MethodOptions]] = ACROptions
     head = "proxy"

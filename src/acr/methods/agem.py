@@ -24,6 +24,7 @@ class AGEM(EpisodicMethod):
     """A step that does not raise the loss on a memory batch, to first order."""
 
     name = "agem"
+    label = "A-GEM"
     summary = "A-GEM: steps that do not raise the loss on a batch of the memory"
 
     def observe(self, batch: Batch) -> Tensor:

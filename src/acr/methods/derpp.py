@@ -39,6 +39,7 @@ class DERpp(MemoryMethod):
     """Replay of labels and of logits."""
 
     name = "derpp"
+    label = "DER++"
     summary = "DER++: replay of labels and of the logits of the time"
     Options: ClassVar[type[MethodOptions]] = DERppOptions
     options: DERppOptions

@@ -35,6 +35,7 @@ class ER(ReplayMethod):
     """Cross-entropy on the current and a replayed batch."""
 
     name = "er"
+    label = "ER"
     summary = "Experience Replay: current and replayed batch together, reservoir memory"
     Options: ClassVar[type[MethodOptions]] = EROptions
     options: EROptions

@@ -25,6 +25,7 @@ class ERACE(ReplayMethod):
     """Cross-entropy among the batch's own classes, plus replay among all seen."""
 
     name = "er-ace"
+    label = "ER-ACE"
     summary = "ER-ACE: new classes are told apart among themselves, all of them by replay"
 
     def observe(self, batch: Batch) -> Tensor:

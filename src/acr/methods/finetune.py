@@ -15,6 +15,8 @@ class Finetune(Method):
     """Cross-entropy on the current batch."""
 
     name = "finetune"
+    label = "Fine-tuning"
+    reference = True
     summary = "Fine-tuning: no memory, the lower bound"
     uses_memory = False
 

@@ -60,6 +60,7 @@ class GDumb(MemoryMethod):
     """Collect, then fit."""
 
     name = "gdumb"
+    label = "GDumb"
     summary = "GDumb: a balanced memory, and a network fitted to it from scratch"
     Options: ClassVar[type[MethodOptions]] = GDumbOptions
     exemptions: ClassVar[dict[str, str]] = {"learns": "it learns at the end of a task only; its steps have no loss"}

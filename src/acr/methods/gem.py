@@ -44,6 +44,7 @@ class GEM(EpisodicMethod):
     """A step that raises no earlier task's loss, to first order."""
 
     name = "gem"
+    label = "GEM"
     summary = "Gradient Episodic Memory: steps that raise no earlier task's loss"
     Options: ClassVar[type[MethodOptions]] = GEMOptions
     options: GEMOptions

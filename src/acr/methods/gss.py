@@ -41,6 +41,7 @@ class GSS(MemoryMethod):
     """Experience replay from a memory of diverse gradients."""
 
     name = "gss"
+    label = "GSS"
     summary = "GSS: replay from a memory whose samples' gradients differ"
     Options: ClassVar[type[MethodOptions]] = GSSOptions
     options: GSSOptions

@@ -50,6 +50,7 @@ class HAL(ReplayMethod):
     """Experience replay that does not move the predictions for the anchors."""
 
     name = "hal"
+    label = "HAL"
     summary = "HAL: replay, and predictions for one learned anchor a class held in place"
     Options: ClassVar[type[MethodOptions]] = HALOptions
     options: HALOptions

@@ -17,6 +17,8 @@ class Joint(Finetune):
     """Fine-tuning on the merged stream."""
 
     name = "joint"
+    label = "Joint training"
+    reference = True
     summary = "Joint training on all classes at once: the upper bound"
     sees_all_tasks = True
     exemptions: ClassVar[Mapping[str, str]] = {"no-future": "trained on all tasks at once: an upper bound"}

@@ -50,6 +50,7 @@ class MetaSP(MemoryMethod):
     """Replay weighted, and a memory chosen, by influence."""
 
     name = "metasp"
+    label = "MetaSP"
     summary = "MetaSP: samples weighted and stored by their influence on old and new tasks"
     Options: ClassVar[type[MethodOptions]] = MetaSPOptions
     options: MetaSPOptions

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -119,8 +119,13 @@ class Method:
     """Base class: network, optimiser, and what most methods share. Subclasses write ``observe``."""
 
     name: ClassVar[str]
+    """How commands and files call it."""
+    label: ClassVar[str] = ""
+    """How tables, figures and pages call it; the name if empty. Colour and rank follow the order of the registry."""
     summary: ClassVar[str] = ""
     """One line for ``acr methods``."""
+    reference: ClassVar[bool] = False
+    """Not a contender but what methods are measured against (fine-tuning, joint training): grey, last in tables."""
     Options: ClassVar[type[MethodOptions]] = MethodOptions
     head: ClassVar[Literal["linear", "proxy"]] = "linear"
     uses_memory: ClassVar[bool] = True
@@ -129,6 +134,12 @@ class Method:
     """Trained on the merged stream: an upper bound, not a continual method."""
     exemptions: ClassVar[Mapping[str, str]] = {}
     """Checks of :func:`acr.testing.check_method` that do not apply, each with the reason."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        # Both describe one method: a method built on another one must not be taken for it in tables.
+        cls.label = vars(cls).get("label", "")
+        cls.reference = vars(cls).get("reference", False)
 
     def __init__(self, network: Network, options: MethodOptions, context: Context) -> None:
         self.network = network
@@ -205,8 +216,6 @@ class Method:
 REGISTRY: dict[str, str | type[Method]] = {
     "acr": "acr.methods.acr:ACR",
     "er": "acr.methods.er:ER",
-    "finetune": "acr.methods.finetune:Finetune",
-    "joint": "acr.methods.joint:Joint",
     "gem": "acr.methods.gem:GEM",
     "agem": "acr.methods.agem:AGEM",
     "gss": "acr.methods.gss:GSS",
@@ -216,8 +225,16 @@ REGISTRY: dict[str, str | type[Method]] = {
     "soif": "acr.methods.soif:SOIF",
     "derpp": "acr.methods.derpp:DERpp",
     "er-ace": "acr.methods.er_ace:ERACE",
+    "finetune": "acr.methods.finetune:Finetune",
+    "joint": "acr.methods.joint:Joint",
 }
-"""Name to class, or to "module:Class", which is imported only when used."""
+"""Name to class, or to "module:Class", which is imported only when used. Tables and colours follow this order."""
+
+
+@cache
+def _installed() -> dict[str, EntryPoint]:
+    """Methods of other packages, which name them in their entry points ``acr.methods``."""
+    return {entry.name: entry for entry in entry_points(group="acr.methods")}
 
 
 def register(method: type[Method]) -> type[Method]:
@@ -231,17 +248,14 @@ def register(method: type[Method]) -> type[Method]:
 
 def method_names() -> list[str]:
     """All methods: this package's, those registered in this process, and those of installed packages."""
-    installed = (entry.name for entry in entry_points(group="acr.methods"))
-    return [*REGISTRY, *(name for name in installed if name not in REGISTRY)]
+    return list(dict.fromkeys((*REGISTRY, *_installed())))
 
 
 def method_class(name: str) -> type[Method]:
     """The class of a method."""
     found = REGISTRY.get(name)
-    if found is None:
-        for entry in entry_points(group="acr.methods"):
-            if entry.name == name:
-                found = entry.load()
+    if found is None and name in _installed():
+        found = _installed()[name].load()
     if found is None:
         raise unknown("method", name, method_names())
     if isinstance(found, str):

@@ -44,6 +44,7 @@ class SOIF(MemoryMethod):
     """Experience replay from a memory chosen by influence."""
 
     name = "soif"
+    label = "SOIF"
     summary = "SOIF: replay from a memory chosen by second-order influence"
     Options: ClassVar[type[MethodOptions]] = SOIFOptions
     options: SOIFOptions

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from acr.metrics import average_accuracy
-from acr.report.tables import COLUMNS, cell
+from acr.report.columns import COLUMNS
+from acr.report.wording import UNKNOWN
 from acr.runs.run import Run
 
 
@@ -27,7 +28,7 @@ def compare_runs(first: Run, second: Run) -> list[Section]:
     """All sections, in the order a person asks: what was set, what came out, where."""
     return [
         Section("config", config_rows(first.values, second.values), "The configs are the same."),
-        Section("result", result_rows(first.summary(), second.summary())),
+        Section("result", result_rows(*summaries(first, second))),
         Section("accuracy by task after the last, clean (%)", task_rows(first, second, "clean")),
         Section("accuracy by task after the last, shifted (%)", task_rows(first, second, "ood"),
                 "At least one of the runs was not evaluated under shift."),
@@ -35,8 +36,15 @@ def compare_runs(first: Run, second: Run) -> list[Section]:
     ]  # fmt: skip
 
 
+def summaries(first: Run, second: Run) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Both summaries; where the runs were evaluated under the same shifts, with the error relative to the first run."""
+    same = first.results.dataset == second.results.dataset and first.scenarios == second.scenarios
+    baseline = first if same and len(first.scenarios) > 1 else None
+    return first.summary(baseline), second.summary(baseline)
+
+
 def config_rows(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Fields whose values differ; where a run lies is no part of what it is."""
+    """Fields whose values differ; where a run is stored is not part of what it is."""
     names = [name for name in dict.fromkeys((*first, *second)) if name not in ("out", "data_root", "data_cache")]
     return [
         (name, shown(first, name), shown(second, name), "") for name in names if first.get(name) != second.get(name)
@@ -52,12 +60,12 @@ def shown(values: dict[str, Any], name: str) -> str:
 
 
 def result_rows(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    """The figures that tables of runs show, for those that either has."""
+    """The numbers that tables of runs show, where either run has one."""
     rows = []
-    for name, (head, _) in COLUMNS.items():
+    for name, column in COLUMNS.items():
         a, b = (float(summary.get(name, math.nan)) for summary in (first, second))
         if not (math.isnan(a) and math.isnan(b)):
-            rows.append((head, cell(name, a), cell(name, b), signed(cell(name, b - a))))
+            rows.append((column.heading, column.cell(a), column.cell(b), signed(column.cell(b - a))))
     return rows
 
 
@@ -79,7 +87,7 @@ def corruption_rows(first: Run, second: Run) -> list[tuple[str, str, str, str]]:
 
 def numbers(a: float, b: float) -> tuple[str, str, str]:
     """Two percentages and their difference."""
-    first, second, difference = ("–" if math.isnan(value) else f"{value:.1f}" for value in (a, b, b - a))
+    first, second, difference = (UNKNOWN if math.isnan(value) else f"{value:.1f}" for value in (a, b, b - a))
     return first, second, signed(difference)
 
 

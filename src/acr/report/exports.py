@@ -1,4 +1,4 @@
-"""The figures of a report for other programs: CSV files in long form, and tables for LaTeX."""
+"""The numbers of a report for other programs: CSV files in long form, and tables for LaTeX."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from acr.report.charts import PANELS
-from acr.report.estimates import Estimate
-from acr.report.groups import Gathered, Group, Setting
-from acr.report.tables import COLUMNS
+from acr.report import latex
+from acr.report.charts.stages import PANELS
+from acr.report.columns import COLUMNS
+from acr.report.groups import Gathered, Group
+from acr.report.tables import Cell, ResultTable
 from acr.storage import files
 
 PLACE = ("label", "method", "dataset", "buffer_size", "protocol")
@@ -60,7 +61,7 @@ def harmless(cell: Any) -> Any:
 
 
 def run_rows(gathered: Gathered) -> tuple[list[str], list[list[Any]]]:
-    """A row a run, with its whole summary."""
+    """One row per run, with its whole summary."""
     pairs = [(g, run, summary) for g in gathered.groups for run, summary in zip(g.runs, g.summaries, strict=True)]
     names = list(dict.fromkeys(name for *_, summary in pairs for name in summary if name not in PLACE))
     rows = [[*place_of(g), run.folder.name, *(s.get(name, "") for name in names)] for g, run, s in pairs]
@@ -68,17 +69,17 @@ def run_rows(gathered: Gathered) -> tuple[list[str], list[list[Any]]]:
 
 
 def overview_rows(gathered: Gathered) -> tuple[list[str], list[list[Any]]]:
-    """A row a group: mean and half the 95 % interval of every figure of the overview."""
+    """One row per group: mean and half the 95 % interval of every number of the overview."""
     heads = [*PLACE, "seeds", *(part for name in COLUMNS for part in (name, f"{name}_half_interval"))]
     rows = []
     for group in gathered.groups:
-        values = [group.figure(name) for name in COLUMNS]
+        values = [group.estimate(name) for name in COLUMNS]
         rows.append([*place_of(group), len(group.runs), *(part for v in values for part in (v.mean, v.half))])
     return heads, rows
 
 
 def matrix_rows(gathered: Gathered) -> Iterable[list[Any]]:
-    """A row a cell of every accuracy matrix that was measured."""
+    """One row per measured cell of every accuracy matrix."""
     for group in gathered.groups:
         for run in group.runs:
             for scenario, matrix in run.accuracy.items():
@@ -89,7 +90,7 @@ def matrix_rows(gathered: Gathered) -> Iterable[list[Any]]:
 
 
 def stage_rows(gathered: Gathered) -> Iterable[list[Any]]:
-    """A row a point of the eight stage panels."""
+    """One row per point of the eight stage panels."""
     for group in gathered.groups:
         for scenario, images in (("clean", "clean"), ("ood", "shifted")):
             for title, *_, reduce in PANELS:
@@ -100,67 +101,31 @@ def stage_rows(gathered: Gathered) -> Iterable[list[Any]]:
 
 # --- LaTeX ------------------------------------------------------------------------------------------------------------
 
-SPECIAL = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
-           "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}  # fmt: skip
-
-
-def latex(text: str) -> str:
-    """Text for LaTeX.
-
-    >>> latex("50_% & more")
-    '50\\\\_\\\\% \\\\& more'
-    """
-    return "".join(SPECIAL.get(character, character) for character in text)
+LATEX = {"acc": "ACC", "bwt": "BWT", "ood_acc": "ACC under shift", "ood_bwt": "BWT under shift"}
+"""Numbers that get a LaTeX table, and what its comment calls them."""
 
 
 def write_latex(gathered: Gathered, folder: Path) -> None:
-    """A table a figure (``acc.tex``, ``bwt.tex``, and shifted): methods by settings; best bold, second underlined."""
-    for name, title in (("acc", "ACC"), ("bwt", "BWT"), ("ood_acc", "ACC under shift"), ("ood_bwt", "BWT under shift")):
-        text = latex_table(gathered, name, title)
-        if text:
-            files.write_text(folder / f"{name}.tex", text)
+    """One tabular per number (``acc.tex``, ``bwt.tex``, and shifted): methods by comparisons, in percent."""
+    for name, title in LATEX.items():
+        table = comparison_table(gathered, name, title)
+        if table.cells:
+            comment = f"% {title} in percent, mean and half the 95 % interval over seeds"
+            files.write_text(folder / f"{name}.tex", f"{comment}\n{latex.tabular(table)}\n")
 
 
-def latex_table(gathered: Gathered, name: str, title: str) -> str:
-    """One table, in percent; empty if nobody has the figure. Needs the package booktabs."""
-    settings = [s for s in gathered.settings if any(group.figure(name).known for group in s.groups)]
-    if not settings:
-        return ""
-    columns = [latex_column(setting, name) for setting in settings]
-    heads = " & ".join(latex(setting.name.replace(" · ", ", ")) for setting in settings)
-    lines = [
-        f"% {title} in percent, mean and half the 95 % interval over seeds",
-        rf"\begin{{tabular}}{{l{'r' * len(settings)}}}",
-        r"\toprule",
-        rf"method & {heads} \\",
-        r"\midrule",
-    ]
-    for label in gathered.labels:
-        cells = [column.get(label, "") for column in columns]
-        if any(cells):
-            lines.append(rf"{latex(label)} & {' & '.join(cell or '--' for cell in cells)} \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
-
-
-def latex_column(setting: Setting, name: str) -> dict[str, str]:
-    """The cells of one setting by label."""
-    values = {group.label: group.figure(name) for group in setting.groups}
-    contenders = {group.label for group in setting.contenders}
-    ranked = sorted({round(v.mean, 6) for label, v in values.items() if v.known and label in contenders}, reverse=True)
-    cells = {}
-    for label, value in values.items():
-        if not value.known:
-            continue
-        place = ranked.index(round(value.mean, 6)) if len(ranked) > 1 and label in contenders else 2
-        cells[label] = latex_cell(value, {0: r"\mathbf", 1: r"\underline"}.get(place, ""))
-    return cells
-
-
-def latex_cell(value: Estimate, mark: str = "") -> str:
-    """A figure in percent with its interval, the figure marked.
-
-    >>> latex_cell(Estimate(-0.123, 0.01, 3), "X")
-    '$X{-12.3} \\\\pm 1.0$'
-    """
-    half = "" if math.isnan(value.half) else rf" \pm {100 * value.half:.1f}"
-    return f"${mark}{{{100 * value.mean:.1f}}}{half}$"
+def comparison_table(gathered: Gathered, name: str, title: str) -> ResultTable:
+    """A number of the summaries: one row per label, one column per comparison; without cells if nobody has it."""
+    comparisons = [c for c in gathered.comparisons if any(group.estimate(name).known for group in c.groups)]
+    bounds = frozenset(group.label for group in gathered.groups if group.is_bound)
+    labels = [x for x in gathered.labels if any(g.label == x and g.estimate(name).known for g in gathered.groups)]
+    columns = [(c.dataset, f"{c.buffer_in_words}, {c.protocol}") for c in comparisons]
+    table = ResultTable(name, title, [("", label) for label in labels], columns, digits=1, unranked=bounds)
+    for column, comparison in enumerate(comparisons):
+        for group in comparison.groups:
+            if group.label in labels:
+                numbers = zip(group.seeds, group.summaries, strict=True)
+                by_seed = {seed: 100 * float(summary.get(name, math.nan)) for seed, summary in numbers}
+                known = {seed: value for seed, value in by_seed.items() if not math.isnan(value)}
+                table.cells[labels.index(group.label), column] = Cell(known)
+    return table.finish()

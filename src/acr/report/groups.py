@@ -1,6 +1,6 @@
-"""What a report is about: runs put into groups that differ by their seed alone, and groups into settings to compare.
+"""What a report is about: runs in groups that differ only in their seed, and groups in comparisons.
 
-Only figures are here, no drawing. A run that cannot be read, or is not finished, is listed with the reason; it never
+There is no drawing here. A run that cannot be read, or is not finished, is listed with the reason; it never
 keeps the others from being shown.
 """
 
@@ -16,8 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from acr.config import NOT_PART_OF_IDENTITY
-from acr.errors import AcrError
-from acr.report.estimates import Estimate, estimate
+from acr.errors import AcrError, InputError
+from acr.report.statistics import Estimate, estimate
+from acr.report.style import Look, looks, method_label, method_rank
+from acr.report.wording import config_value
 from acr.runs.run import Run
 
 Matrix = npt.NDArray[np.float64]
@@ -28,13 +30,15 @@ ASIDE = NOT_PART_OF_IDENTITY | {"seed", "schema"}
 
 @dataclass
 class Group:
-    """Finished runs of one config, a run a seed."""
+    """Finished runs of one config, one run per seed."""
 
     runs: list[Run]
     values: dict[str, Any]
     """The config they share."""
     label: str = ""
-    """The method's name, with what sets the group apart where the same method stands in a setting twice."""
+    """The method's label, with what sets the group apart where a comparison holds the same method more than once."""
+    baseline: Run | None = None
+    """The run that the mean corruption error is relative to."""
 
     @property
     def method(self) -> str:
@@ -60,11 +64,17 @@ class Group:
 
     @cached_property
     def summaries(self) -> list[dict[str, Any]]:
-        """The runs' own summaries; every figure of a report comes from these or from the matrices."""
-        return [run.summary() for run in self.runs]
+        """The runs' own summaries; every number of a report comes from these or from the matrices."""
+        return [run.summary(self.baseline if self.comparable(run) else None) for run in self.runs]
 
-    def figure(self, name: str) -> Estimate:
-        """Mean and interval of a figure of the summary over the seeds."""
+    def comparable(self, run: Run) -> bool:
+        """Whether a run has a mean corruption error: the baseline knows its data set and all its corruptions."""
+        if self.baseline is None or self.baseline.results.dataset != run.results.dataset:
+            return False
+        return len(run.scenarios) > 1 and set(run.scenarios) <= set(self.baseline.scenarios)
+
+    def estimate(self, name: str) -> Estimate:
+        """Mean and interval over the seeds of a number of the summary."""
         return estimate([summary.get(name, float("nan")) for summary in self.summaries])
 
     @cached_property
@@ -77,7 +87,7 @@ class Group:
         return [run.accuracy[scenario] for run in self.runs if scenario in run.accuracy]
 
     def estimates(self, scenario: str, reduce: Callable[[Matrix], Any]) -> list[Estimate]:
-        """A row of figures computed from each run's matrix, over the seeds."""
+        """A row of numbers computed from each run's matrix by ``reduce``, each with its mean over the seeds."""
         rows = [np.atleast_1d(reduce(matrix)) for matrix in self.matrices(scenario)]
         return [estimate(column) for column in np.array(rows).T.tolist()] if rows else []
 
@@ -93,7 +103,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Setting:
+class Comparison:
     """Groups that may be compared: the same data set, buffer size and protocol."""
 
     key: str
@@ -104,9 +114,13 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """For a person."""
-        buffer = f"buffer {self.buffer_size}" if self.buffer_size else "no memory"
-        return f"{self.dataset} · {buffer} · {self.protocol}"
+        """For people."""
+        return f"{self.dataset} · {self.buffer_in_words} · {self.protocol}"
+
+    @property
+    def buffer_in_words(self) -> str:
+        """The buffer size for people."""
+        return f"buffer {self.buffer_size}" if self.buffer_size else "no memory"
 
     @property
     def contenders(self) -> list[Group]:
@@ -136,7 +150,7 @@ class Gathered:
     """Everything a report shows."""
 
     groups: list[Group] = field(default_factory=list)
-    settings: list[Setting] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
     @property
@@ -149,9 +163,19 @@ class Gathered:
         """All labels, in the order of the groups."""
         return list(dict.fromkeys(group.label for group in self.groups))
 
+    @property
+    def looks(self) -> dict[str, Look]:
+        """How each label is drawn."""
+        return looks((group.label, group.method) for group in self.groups)
 
-def gather(runs: Sequence[Run]) -> Gathered:
-    """Read the runs and put them in order."""
+
+def gather(runs: Sequence[Run], baseline: Run | None = None) -> Gathered:
+    """Read the runs and put them in order.
+
+    With a ``baseline``, another finished run, every run on its data set gets its mean corruption error against it.
+    """
+    if baseline is not None:
+        check_baseline(baseline)
     gathered = Gathered()
     found: dict[str, dict[int, Run]] = {}
     values: dict[str, dict[str, Any]] = {}
@@ -173,15 +197,23 @@ def gather(runs: Sequence[Run]) -> Gathered:
         if problem is not None:
             gathered.problems.append(problem)
     for key, by_seed in found.items():
-        gathered.groups.append(Group([by_seed[seed] for seed in sorted(by_seed)], values[key]))
+        gathered.groups.append(Group([by_seed[seed] for seed in sorted(by_seed)], values[key], baseline=baseline))
     gathered.groups.sort(key=lambda group: (*order(group.place), method_rank(group.method)))
     name_groups(gathered.groups)
-    gathered.settings = make_settings(gathered.groups)
+    gathered.comparisons = make_comparisons(gathered.groups)
     return gathered
 
 
+def check_baseline(run: Run) -> None:
+    """Refuse a baseline that has no errors under shift to compare with."""
+    if not run.finished:
+        raise InputError(f"The baseline {run.folder} is not finished. Resume it with: acr resume {run.folder}")
+    if len(run.scenarios) < 2:
+        raise InputError(f"The baseline {run.folder} was not evaluated under shift (--ood-every never).")
+
+
 def order(place: tuple[str, int, str]) -> tuple[str, str, bool, int]:
-    """Where a place stands in tables: by data set, protocol and buffer size, methods without memory last."""
+    """The order of places in tables: by data set, protocol and buffer size, methods without memory last."""
     dataset, size, protocol = place
     return dataset, protocol, size == 0, size
 
@@ -196,7 +228,7 @@ def check(run: Run) -> Problem | None:
     stages = [event for event in events if event.get("event") == "stage"]
     last = events[-1].get("event") if events else None
     done = f"{len(stages)} tasks evaluated" if stages else "no task finished"
-    how = {"interrupted": "interrupted", "diverged": "its loss diverged"}.get(str(last), "still going on, or stopped")
+    how = {"interrupted": "interrupted", "diverged": "its loss diverged"}.get(str(last), "still running, or stopped")
     return Problem(run.folder, "unfinished", f"{how}; {done}")
 
 
@@ -209,47 +241,24 @@ def reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-RANK = ("acr", "er", "gem", "agem", "gss", "gdumb", "hal", "metasp", "soif", "derpp", "er-ace", "finetune", "joint")
-
-
-def method_rank(method: str) -> tuple[int, str]:
-    """Where a method stands in tables: the paper's order, bounds last, unknown ones after them."""
-    return (RANK.index(method) if method in RANK else len(RANK), method)
-
-
 def name_groups(groups: Sequence[Group]) -> None:
-    """Label every group; where a method stands in a place more than once, say in what it differs."""
+    """Label every group; where a place has a method more than once, the label says how the group differs."""
     for group in groups:
         twins = [other for other in groups if (other.method, other.place) == (group.method, group.place)]
         fields = [name for name in group.values if any(t.values.get(name) != group.values[name] for t in twins)]
         fields += [name for t in twins for name in t.values if name not in group.values]
-        parts = [f"{name.replace('_', ' ')} {show(group.values.get(name))}" for name in dict.fromkeys(fields)]
-        group.label = ", ".join([group.method, *parts])
+        parts = [f"{name.replace('_', ' ')} {config_value(group.values.get(name))}" for name in dict.fromkeys(fields)]
+        group.label = ", ".join([method_label(group.method), *parts])
 
 
-def show(value: Any) -> str:
-    """A config value as text.
-
-    >>> show([1, 3]), show(None), show(0.1), show(True)
-    ('1, 3', '–', '0.1', 'yes')
-    """
-    if value is None or value == []:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(show, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def make_settings(groups: Sequence[Group]) -> list[Setting]:
-    """Settings to compare in. A method without memory stands in every buffer size of its data set and protocol."""
+def make_comparisons(groups: Sequence[Group]) -> list[Comparison]:
+    """The comparisons. A method without memory is part of every comparison of its data set and protocol."""
     places = sorted({group.place for group in groups})
     with_memory = [place for place in places if place[1]]
     alone = [p for p in places if not p[1] and not any((q[0], q[2]) == (p[0], p[2]) for q in with_memory)]
-    settings: list[Setting] = []
+    comparisons: list[Comparison] = []
     for dataset, size, protocol in sorted([*with_memory, *alone], key=order):
         members = [g for g in groups if g.place in ((dataset, size, protocol), (dataset, 0, protocol))]
         members.sort(key=lambda group: method_rank(group.method))
-        settings.append(Setting(f"s{len(settings)}", dataset, size, protocol, members))
-    return settings
+        comparisons.append(Comparison(f"s{len(comparisons)}", dataset, size, protocol, members))
+    return comparisons

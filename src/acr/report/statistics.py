@@ -1,38 +1,71 @@
-"""Means over seeds, what they are worth, and whether two methods differ."""
+"""Means over seeds with their 95 % intervals, and whether two methods differ."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 LEVEL = 0.95
-NOISE = 1e-9
+"""Level of every interval that is reported."""
+ROUNDING = 1e-9
 """Differences that spread less than this share of the values differ by rounding only."""
 
 
-def half_width(values: Sequence[float]) -> float:
-    """Half the 95 % interval of a mean by Student's t; NaN for fewer than two values.
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds. ``half`` is half the width of its 95 % interval, NaN for a single seed."""
 
-    >>> round(half_width([1.0, 2.0, 3.0]), 3)
-    2.484
+    mean: float
+    half: float
+    n: int
+
+    @property
+    def known(self) -> bool:
+        """Whether any seed has a value."""
+        return not math.isnan(self.mean)
+
+    def overlaps(self, other: Estimate) -> bool | None:
+        """Whether the two intervals overlap; None where one of them is not known."""
+        if math.isnan(self.half) or math.isnan(other.half):
+            return None
+        return abs(self.mean - other.mean) <= self.half + other.half
+
+
+def estimate(values: Iterable[float | None]) -> Estimate:
+    """Mean and 95 % interval by Student's t, with the sample's standard deviation; unknown values are left out.
+
+    >>> e = estimate([0.5, 0.6, 0.7])
+    >>> round(e.mean, 3), round(e.half, 3), e.n
+    (0.6, 0.248, 3)
     """
-    if len(values) < 2:
-        return math.nan
-    error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
-    return float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * error
+    known = [float(value) for value in values if value is not None and not math.isnan(value)]
+    n = len(known)
+    if n == 0:
+        return Estimate(math.nan, math.nan, 0)
+    mean = sum(known) / n
+    if n == 1:
+        return Estimate(mean, math.nan, 1)
+    from scipy.special import stdtrit
+
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in known) / (n - 1))
+    return Estimate(mean, float(stdtrit(n - 1, (1 + LEVEL) / 2)) * deviation / math.sqrt(n), n)
 
 
 def paired_p(ours: Mapping[int, float], theirs: Mapping[int, float]) -> float:
-    """Two-sided p of the paired t test over the seeds both have; NaN for fewer than two, or without any spread.
+    """Two-sided p of the paired t test over the seeds that both have; NaN for fewer than two, or without any spread.
+
+    ``ours`` and ``theirs`` map a seed to its value.
 
     >>> round(paired_p({0: 1.0, 1: 2.0, 2: 4.0}, {0: 1.5, 1: 2.0, 2: 3.0}), 3)
     0.742
     """
+    from scipy import stats
+
     seeds = sorted(set(ours) & set(theirs))
     differences = [ours[seed] - theirs[seed] for seed in seeds]
-    if len(seeds) < 2 or float(np.ptp(differences)) <= NOISE * max(map(abs, (*ours.values(), *theirs.values()))):
+    if len(seeds) < 2 or float(np.ptp(differences)) <= ROUNDING * max(map(abs, (*ours.values(), *theirs.values()))):
         return math.nan
     return float(stats.ttest_rel([ours[seed] for seed in seeds], [theirs[seed] for seed in seeds]).pvalue)

@@ -1,51 +1,38 @@
-"""How a method looks: the same colour, marker and dash wherever it is drawn.
+"""How a method looks: the same name, colour, marker and dash wherever it is shown or drawn.
 
-The colours are those of Okabe and Ito with a few more of like lightness, chosen so that readers who see colours
-differently can tell them apart on white and on near-black; markers and dashes say it a second time.
+Nothing here lists methods. A method's label comes from its class, its colour and its rank from its place in the
+registry, so a new method is in every table and figure once it is registered. The palette starts with the colours of
+Okabe and Ito and continues with others of like lightness, chosen so that readers with any common kind of colour vision
+can tell them apart on white and on near-black; markers and dashes distinguish them a second time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-COLORS = {
-    "acr": "#D55E00",
-    "er": "#0072B2",
-    "gem": "#009E73",
-    "agem": "#56B4E9",
-    "gss": "#CC79A7",
-    "gdumb": "#A08020",
-    "hal": "#E69F00",
-    "metasp": "#8A63C6",
-    "soif": "#1B9EA8",
-    "derpp": "#B03A5B",
-    "er-ace": "#6B8E23",
-    "finetune": "#8C8C8C",
-    "joint": "#6C7A96",
-}
-SPARE = ("#4E79A7", "#C0623B", "#59A14F", "#9C6B9E", "#B6992D", "#5F9EA0")
+from acr.methods.method import Method, method_class, method_names
+
+PALETTE = (
+    "#D55E00", "#0072B2", "#009E73", "#56B4E9", "#CC79A7", "#A08020", "#E69F00", "#8A63C6", "#1B9EA8", "#B03A5B",
+    "#6B8E23", "#4E79A7", "#C0623B", "#59A14F", "#9C6B9E", "#B6992D", "#5F9EA0",
+)  # fmt: skip
+"""One colour per method, in the order of the registry; after the last one it starts over."""
+REFERENCE_GREYS = ("#8C8C8C", "#6C7A96")
+"""Colours of what methods are compared with: fine-tuning and joint training."""
 SYMBOLS = (
-    ("circle", "o"),
-    ("square", "s"),
-    ("diamond", "D"),
-    ("triangle-up", "^"),
-    ("cross", "P"),
-    ("x", "X"),
-    ("triangle-down", "v"),
-    ("star", "*"),
-    ("hexagon", "h"),
-    ("pentagon", "p"),
-    ("triangle-left", "<"),
-    ("triangle-right", ">"),
-    ("bowtie", "d"),
-)
+    ("circle", "o"), ("square", "s"), ("diamond", "D"), ("triangle-up", "^"), ("cross", "P"), ("x", "X"),
+    ("triangle-down", "v"), ("star", "*"), ("hexagon", "h"), ("pentagon", "p"), ("triangle-left", "<"),
+    ("triangle-right", ">"), ("bowtie", "d"),
+)  # fmt: skip
+"""Markers, by plotly's name and by matplotlib's."""
 DASHES = (("solid", "-"), ("dash", "--"), ("dot", ":"), ("dashdot", "-."))
+"""Dashes, by plotly's name and by matplotlib's."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """Colour, and marker and dash in the words of plotly and of matplotlib."""
+    """Colour, and marker and dash by the names of plotly and of matplotlib."""
 
     color: str
     symbol: str
@@ -54,39 +41,58 @@ class Look:
     line: str
 
 
-def looks(labels: Sequence[str]) -> dict[str, Look]:
-    """A look for each label ("method" or "method, what differs"); variants of a method share its colour.
+def installed(method: str) -> type[Method] | None:
+    """The class of a method; None if it is not known here."""
+    try:
+        return method_class(method)
+    except ValueError:
+        return None
 
-    >>> two = looks(["acr, policy hard", "acr, policy easy"])
+
+def method_label(method: str) -> str:
+    """What tables and pages call a method; its plain name if it is not installed here.
+
+    >>> method_label("derpp"), method_label("somebody-elses")
+    ('DER++', 'somebody-elses')
+    """
+    cls = installed(method)
+    return cls.label or cls.name if cls is not None else method
+
+
+def method_rank(method: str) -> tuple[bool, int, str]:
+    """Where a method is placed in tables: the order of the registry, references last, unknown methods after them."""
+    names = method_names()
+    cls = installed(method)
+    place = names.index(method) if method in names else len(names)
+    return cls is None or cls.reference, place, method
+
+
+def method_look(method: str, variant: int = 0) -> Look:
+    """The look of a method. Its variants share the colour and differ in marker and dash.
+
+    >>> method_look("er").color, method_look("er", 1).color, method_look("er", 1).dash
+    ('#0072B2', '#0072B2', 'dash')
+    """
+    cls = installed(method)
+    reference = cls is not None and cls.reference
+    names = [name for name in method_names() if (other := installed(name)) and other.reference == reference]
+    slot = names.index(method) if method in names else len(names) + sum(map(ord, method))
+    colors = REFERENCE_GREYS if reference else PALETTE
+    symbol, marker = SYMBOLS[(slot + variant) % len(SYMBOLS)]
+    dash, line = DASHES[variant % len(DASHES)]
+    return Look(colors[slot % len(colors)], symbol, marker, dash, line)
+
+
+def looks(labels: Mapping[str, str] | Iterable[tuple[str, str]]) -> dict[str, Look]:
+    """One look per label. ``labels`` maps each label to its method; the second label of a method is its first variant.
+
+    >>> two = looks({"ACR, policy hard": "acr", "ACR, policy easy": "acr"})
     >>> [look.color for look in two.values()], [look.dash for look in two.values()]
     (['#D55E00', '#D55E00'], ['solid', 'dash'])
     """
-    methods = list(dict.fromkeys(label.partition(",")[0] for label in labels))
-    strangers = [method for method in methods if method not in COLORS]
-    known = list(COLORS)
+    found: dict[str, Look] = {}
     seen: dict[str, int] = {}
-    found = {}
-    for label in labels:
-        method = label.partition(",")[0]
-        stranger = method in strangers
-        color = SPARE[strangers.index(method) % len(SPARE)] if stranger else COLORS[method]
-        place = len(known) + strangers.index(method) if stranger else known.index(method)
-        variant = seen[method] = seen.get(method, -1) + 1
-        symbol, marker = SYMBOLS[(place + variant) % len(SYMBOLS)]
-        dash, line = DASHES[variant % len(DASHES)]
-        found[label] = Look(color, symbol, marker, dash, line)
+    for label, method in dict(labels).items():
+        found[label] = method_look(method, seen.get(method, 0))
+        seen[method] = seen.get(method, 0) + 1
     return found
-
-
-def nice(scenario: str) -> str:
-    """A scenario in words.
-
-    >>> nice("clean"), nice("ood"), nice("gaussian_noise/3")
-    ('clean images', 'mean over all shifts', 'gaussian noise, severity 3')
-    """
-    if scenario == "clean":
-        return "clean images"
-    if scenario == "ood":
-        return "mean over all shifts"
-    corruption, _, severity = scenario.partition("/")
-    return corruption.replace("_", " ") + (f", severity {severity}" if severity else "")

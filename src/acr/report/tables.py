@@ -1,65 +1,120 @@
-"""Tables of runs."""
+"""A table of results: one cell per number, with what each seed gave and, where there is one, the paper's value."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import fmean
+from typing import Literal
 
-from rich.console import Console
-from rich.table import Table
-
-from acr.runs.run import Run
-
-COLUMNS: dict[str, tuple[str, str]] = {
-    "acc": ("ACC %", "mean accuracy over all tasks at the end"),
-    "bwt": ("BWT %", "change of old tasks' accuracy since they were learned"),
-    "ood_acc": ("shifted ACC %", "the same as ACC on corrupted images"),
-    "ood_bwt": ("shifted BWT %", "the same as BWT on corrupted images"),
-    "relative_robustness": ("robust", "shifted ACC over clean ACC"),
-    "mean_corruption_error": ("mCE %", "error on corrupted images relative to a baseline run, 100 is equal"),
-    "cv_classes": ("class CV %", "imbalance of the classes in the memory, 0 is exact balance"),
-    "cv_tasks": ("task CV %", "imbalance of the tasks in the memory"),
-    "seconds": ("seconds", "wall-clock time"),
-}
-"""Figures of a summary that tables show: heading, and what it means."""
-
-PERCENT = {"acc", "bwt", "ood_acc", "ood_bwt"}
+from acr.report.statistics import Estimate, estimate, paired_p
 
 
-def cell(name: str, value: float | None) -> str:
-    """A figure as text; percent at the edge only.
+@dataclass
+class Cell:
+    """One number of a table: what each seed gave, and what the paper printed there."""
 
-    >>> cell("acc", 0.5), cell("bwt", float("nan")), cell("seconds", 12.34)
-    ('50.0', '–', '12.3')
-    """
-    if value is None or math.isnan(value):
-        return "–"
-    if name in PERCENT:
-        value *= 100
-    return f"{value:.2f}" if name == "relative_robustness" else f"{value:.1f}"
+    by_seed: dict[int, float]
+    printed: float | None = None
+    rank: int = 0
+    """1: best of its column, 2: second; 0: neither, or nothing to rank."""
+    p: float = math.nan
+    """Of the paired test against the reference row."""
+
+    @property
+    def missing(self) -> bool:
+        """Whether no run has given it."""
+        return not self.by_seed
+
+    @cached_property
+    def over_seeds(self) -> Estimate:
+        """Mean and 95 % interval."""
+        return estimate(self.by_seed.values())
+
+    @property
+    def mean(self) -> float:
+        """Over seeds; NaN if missing."""
+        return self.over_seeds.mean
+
+    @property
+    def half_width(self) -> float:
+        """Half the 95 % interval of the mean."""
+        return self.over_seeds.half
+
+    @property
+    def difference(self) -> float:
+        """Ours minus printed."""
+        return math.nan if self.printed is None else self.mean - self.printed
 
 
-def summary_rows(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows of the overview; a column nobody has a figure for is left out."""
-    summaries = [run.summary() for run in runs]
-    shown = [name for name in COLUMNS if any(not math.isnan(s.get(name, math.nan)) for s in summaries)]
-    heads = ["method", "data set", "buffer", "seed", *(COLUMNS[name][0] for name in shown)]
-    rows = [
-        [s["method"], s["dataset"], str(s["buffer_size"] or "–"), str(s["seed"]), *(cell(n, s.get(n)) for n in shown)]
-        for s in summaries
-    ]
-    return heads, rows
+def mean_cell(cells: Sequence[Cell]) -> Cell:
+    """The mean of several cells, seed by seed; a seed that one of them lacks is left out."""
+    if not cells:
+        return Cell({})
+    seeds = set.intersection(*(set(cell.by_seed) for cell in cells))
+    printed = [cell.printed for cell in cells if cell.printed is not None]
+    return Cell(
+        {seed: fmean(cell.by_seed[seed] for cell in cells) for seed in sorted(seeds)},
+        fmean(printed) if len(printed) == len(cells) else None,
+    )
 
 
-def print_summary(runs: Sequence[Run]) -> None:
-    """The overview in the terminal."""
-    heads, rows = summary_rows(runs)
-    table = Table(box=None, pad_edge=False)
-    for place, head in enumerate(heads):
-        table.add_column(head, justify="left" if place < 2 else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=max(console.width, 160))
-    console.print(table)
+@dataclass
+class ResultTable:
+    """A table: rows and columns in groups. A place without a cell does not exist; a cell without values is missing."""
+
+    name: str
+    title: str
+    rows: list[tuple[str, str]]
+    """Group and label of each row."""
+    columns: list[tuple[str, str]]
+    """Group and label of each column."""
+    cells: dict[tuple[int, int], Cell] = field(default_factory=dict)
+    """By row and column."""
+    better: Literal["higher", "lower"] | None = "higher"
+    digits: int = 2
+    reference: str = ""
+    """Label of the row that the others of its group are tested against; none if empty."""
+    unranked: frozenset[str] = frozenset()
+    """Labels of rows that cannot come first, such as an upper bound."""
+    notes: list[str] = field(default_factory=list)
+
+    def finish(self) -> ResultTable:
+        """Rank the cells of every column within each group of rows, and test them against the reference row."""
+        for column in range(len(self.columns)):
+            for group in dict.fromkeys(group for group, _ in self.rows):
+                places = [i for i, row in enumerate(self.rows) if row[0] == group and (i, column) in self.cells]
+                cells = {i: self.cells[i, column] for i in places}
+                self._rank([cell for i, cell in cells.items() if self.rows[i][1] not in self.unranked])
+                reference = next((cells[i] for i in places if self.rows[i][1] == self.reference), None)
+                for cell in cells.values():
+                    if reference is not None and cell is not reference:
+                        cell.p = paired_p(cell.by_seed, reference.by_seed)
+        return self
+
+    def _rank(self, cells: Sequence[Cell]) -> None:
+        """Best and second best, as shown: equal numbers share a rank."""
+        shown = {id(cell): round(cell.mean, self.digits) for cell in cells if not cell.missing}
+        if self.better is None or len(shown) < 2:
+            return
+        order = sorted(set(shown.values()), reverse=self.better == "higher")
+        for cell in cells:
+            if not cell.missing:
+                cell.rank = {value: place for place, value in enumerate(order[:2], 1)}.get(shown[id(cell)], 0)
+
+    @property
+    def has_printed(self) -> bool:
+        """Whether the paper printed anything of it."""
+        return any(cell.printed is not None for cell in self.cells.values())
+
+    @property
+    def has_tests(self) -> bool:
+        """Whether any test against the reference row could be made."""
+        return any(not math.isnan(cell.p) for cell in self.cells.values())
+
+    @property
+    def missing(self) -> int:
+        """How many cells have no value."""
+        return sum(cell.missing for cell in self.cells.values())

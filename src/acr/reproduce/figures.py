@@ -1,84 +1,56 @@
-"""The paper's figures, drawn by matplotlib from the tables of :mod:`acr.reproduce.layouts` and from telemetry.
-
-A method has one colour and one marker everywhere. The colours are those of Okabe and Ito (and of Tol for the methods
-beyond the paper's nine), which people of all kinds of colour vision tell apart; ACR is drawn on top and thicker.
-"""
+"""The paper's figures, drawn by matplotlib from the tables of :mod:`acr.reproduce.layouts` and from telemetry."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-from acr.reproduce.cells import METHOD_LABELS, SCENARIOS, Cell, PaperTable, Samples
+from acr.report import drawing
+from acr.report.drawing import new_figure
+from acr.report.style import PALETTE, SYMBOLS, method_label, method_look
+from acr.report.tables import Cell, ResultTable
+from acr.reproduce.cells import SCENARIOS, PlannedRuns
 from acr.reproduce.layouts import readings, values_of, where
-from acr.storage import files
 
-STYLES: dict[str, tuple[str, str]] = {
-    "GEM": ("#0072B2", "s"), "A-GEM": ("#56B4E9", "D"), "ER": ("#009E73", "^"), "GSS": ("#CC79A7", "v"),
-    "GDumb": ("#7F7F7F", "P"), "HAL": ("#B59E00", "<"), "MetaSP": ("#E69F00", ">"), "SOIF": ("#000000", "X"),
-    "ACR": ("#D55E00", "o"), "DER++": ("#332288", "h"), "ER-ACE": ("#44AA99", "p"), "Fine-tuning": ("#882255", "d"),
-    "Joint": ("#117733", "*"),
-}  # fmt: skip
-"""Colour and marker of each method."""
-DATASET_STYLES = {"Split CIFAR-100": ("#0072B2", "o"), "Split Mini-ImageNet": ("#D55E00", "s"),
-                  "Split Tiny-ImageNet": ("#009E73", "^"), "Split Digits": ("#0072B2", "o")}  # fmt: skip
-FORMATS = ("pdf", "png", "svg")
 FEWEST_SEEDS = 3
 """Seeds from which on an interval is drawn; that of two is so wide that it hides what it is about."""
 SEED_DOTS: Any = {"marker": "o", "linestyle": "", "color": "#222222", "markersize": 2.5, "markerfacecolor": "white",
                   "markeredgewidth": 0.7, "zorder": 5}  # fmt: skip
-SETTINGS: Any = {
-    "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25,
-    "grid.linewidth": 0.5, "axes.axisbelow": True, "legend.frameon": False, "svg.hashsalt": "acr",
-    "svg.fonttype": "none", "axes.formatter.useoffset": False, "pdf.fonttype": 42,
-}  # fmt: skip
+EMPHASISED = {"linewidth": 2.2, "markersize": 5, "zorder": 5}
+"""The method under study, which the others are tested against, is drawn thicker and on top."""
 
 
-def write_figures(name: str, tables: Sequence[PaperTable], samples: Samples, folder: Path, suffix: str) -> list[Path]:
-    """Draw what belongs to this name in PDF, PNG and SVG; returns the files, none where the paper has a table only."""
+def write_figures(
+    name: str, tables: Sequence[ResultTable], planned: PlannedRuns, folder: Path, suffix: str
+) -> list[Path]:
+    """Draw what belongs to this name in all formats; returns the files, none where the paper has a table only.
+
+    ``suffix`` is added to the file names: it tells protocols apart.
+    """
     draw = FIGURES.get(name)
     if draw is None:
         return []
-    import matplotlib
-
-    written = []
-    with matplotlib.rc_context(SETTINGS):
-        figure = draw(tables[0], samples)
-        for kind in FORMATS:
-            path = folder / f"{name}{suffix}.{kind}"
-            files.write_atomically(path, partial(save, figure, kind))
-            written.append(path)
-    return written
+    with drawing.settings():
+        return drawing.save(draw(tables[0], planned), folder / f"{name}{suffix}")
 
 
-def save(figure: Any, kind: str, file: IO[bytes]) -> None:
-    """Write a figure; without the date, so that the same numbers give the same file."""
-    dateless = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
-    figure.savefig(file, format=kind, dpi=200, metadata=dateless)
+def line_styles(table: ResultTable, planned: PlannedRuns) -> dict[str, dict[str, Any]]:
+    """Colour, marker and thickness of each method's line, by the method's label."""
+    styles = {}
+    for method in values_of(planned, "method"):
+        label, look = method_label(method), method_look(method)
+        emphasis = EMPHASISED if label == table.reference else {"linewidth": 1.2}
+        styles[label] = {"color": look.color, "marker": look.marker, "label": label, **emphasis}
+    return styles
 
 
-def style(label: str) -> dict[str, Any]:
-    """Line style of a method."""
-    colour, marker = STYLES.get(label, ("#555555", "."))
-    first = label == "ACR"
-    return {"color": colour, "marker": marker, "markersize": 5 if first else 4, "linewidth": 2.2 if first else 1.2,
-            "zorder": 5 if first else 2, "label": label}  # fmt: skip
-
-
-def new_figure(width: float, height: float) -> Any:
-    """An empty figure, made without pyplot: it touches neither the user's figures nor their choice of a window."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def draw_stages(table: PaperTable, samples: Samples) -> Any:
+def draw_stages(table: ResultTable, planned: PlannedRuns) -> Any:
     """Eight panels: clean above, shifted below."""
+    styles = line_styles(table, planned)
     figure = new_figure(13, 6)
     axes = figure.subplots(2, 4)
     groups = list(dict.fromkeys(group for group, _ in table.rows))
@@ -89,7 +61,7 @@ def draw_stages(table: PaperTable, samples: Samples) -> Any:
             points = [(j + 1, cell) for j, cell in line.items() if not cell.missing]
             if own == group and points:
                 any_value = True
-                panel.plot([x for x, _ in points], [cell.mean for _, cell in points], **style(label))
+                panel.plot([x for x, _ in points], [cell.mean for _, cell in points], **styles[label])
         words = group.replace(", i.i.d.", " (clean)").replace(", OOD", " (shifted)")
         panel.set_title(words, fontsize=9, loc="left")
         panel.set_xlabel("stage" if "stage" in group else "task")
@@ -101,24 +73,26 @@ def draw_stages(table: PaperTable, samples: Samples) -> Any:
         panel.set_ylabel(head)
     for panel in axes[:, 2]:
         panel.set_ylabel("backward transfer (%)")
-    method_legend(figure, [label for _, label in table.rows])
+    method_legend(figure, styles.values())
     return figure
 
 
-def draw_sensitivity(table: PaperTable, samples: Samples) -> Any:
-    """Four panels (ACC and BWT, clean and shifted), a colour a data set, the reservoir dashed."""
+def draw_sensitivity(table: ResultTable, planned: PlannedRuns) -> Any:
+    """Four panels (ACC and BWT, clean and shifted), one colour per data set, the reservoir dashed."""
     from matplotlib.lines import Line2D
 
     figure = new_figure(13, 3.4)
     axes = figure.subplots(1, 4)
     kinds = [f"{metric} {SCENARIOS[scenario]}" for scenario in SCENARIOS for metric in ("ACC", "BWT")]
+    datasets = list(dict.fromkeys(group for group, _ in table.columns))
     rows = [(i, int(label[4:])) for i, (_, label) in enumerate(table.rows) if label.startswith("E = ")]
     reservoir = next((i for i, (_, label) in enumerate(table.rows) if label == "Reservoir"), None)
     for panel, kind in zip(axes, kinds, strict=True):
         columns = [j for j, (_, label) in enumerate(table.columns) if label == kind]
         for j in columns:
             dataset = table.columns[j][0]
-            colour, marker = DATASET_STYLES.get(dataset, ("#555555", "."))
+            at = datasets.index(dataset)
+            colour, marker = PALETTE[at + 1], SYMBOLS[at][1]
             known = [(e, table.cells[i, j]) for i, e in rows if not table.cells[i, j].missing]
             if known:
                 means = np.array([cell.mean for _, cell in known])
@@ -144,25 +118,27 @@ def draw_sensitivity(table: PaperTable, samples: Samples) -> Any:
     return figure
 
 
-def draw_ood(table: PaperTable, samples: Samples) -> Any:
-    """Bars of ACC under shift, a group a data set; what the paper printed as a line across."""
+def draw_ood(table: ResultTable, planned: PlannedRuns) -> Any:
+    """Bars of ACC under shift, one group per data set; what the paper printed as a line across."""
+    styles = line_styles(table, planned)
     columns = [j for j, (group, _) in enumerate(table.columns) if group != "all"]
     figure = new_figure(max(5.5, 3.4 * len(columns) + 1.2), 3.6)
     panel = figure.subplots()
     width = 0.86 / len(table.rows)
     for i, (_, label) in enumerate(table.rows):
         places = [at + (i - (len(table.rows) - 1) / 2) * width for at in range(len(columns))]
-        bars(panel, places, [table.cells[i, j] for j in columns], width, label)
+        bars(panel, places, [table.cells[i, j] for j in columns], width, styles[label]["color"])
     panel.set_xticks(range(len(columns)), [table.columns[j][0] for j in columns])
     panel.tick_params(axis="x", length=0)
     panel.grid(axis="x", visible=False)
     panel.set_ylabel("ACC under shift (%)")
-    legend_of_bars(figure, panel, table)
+    legend_of_bars(figure, table, styles)
     return figure
 
 
-def draw_time(table: PaperTable, samples: Samples) -> Any:
+def draw_time(table: ResultTable, planned: PlannedRuns) -> Any:
     """Horizontal bars of running time, the quickest on top."""
+    styles = line_styles(table, planned)
     figure = new_figure(6, 3.4)
     panel = figure.subplots()
     order = sorted(range(len(table.rows)), key=lambda i: table.cells[i, 0].mean if not table.cells[i, 0].missing else 0)
@@ -173,7 +149,7 @@ def draw_time(table: PaperTable, samples: Samples) -> Any:
             panel.text(0, place, " missing", va="center", color="#777777", fontsize=8)
             continue
         error = interval(cell)
-        panel.barh(place, cell.mean, 0.7, color=style(label)["color"], xerr=error, ecolor="#444444", capsize=2)
+        panel.barh(place, cell.mean, 0.7, color=styles[label]["color"], xerr=error, ecolor="#444444", capsize=2)
         end = max([cell.mean + (error or 0), *shown_seeds(cell)])
         for value in shown_seeds(cell):
             panel.plot(value, place, **SEED_DOTS)
@@ -191,20 +167,21 @@ def draw_time(table: PaperTable, samples: Samples) -> Any:
     return figure
 
 
-def draw_resources(table: PaperTable, samples: Samples) -> Any:
+def draw_resources(table: ResultTable, planned: PlannedRuns) -> Any:
     """Memory and CPU use over the steps of training."""
+    styles = line_styles(table, planned)
     figure = new_figure(9, 3.6)
     axes = figure.subplots(1, 2)
     on_gpu = table.columns[0][0] == "GPU memory"
     drawn = []
-    for method in values_of(samples, "method"):
-        sample = where(samples, method=method)[0]
-        events = readings(sample)[1:]  # the first reading covers the time before the first step
+    for method in values_of(planned, "method"):
+        one = where(planned, method=method)[0]
+        events = readings(one)[1:]  # the first reading covers the time before the first step
         if not events:
             continue
-        label = METHOD_LABELS.get(method, method)
-        drawn.append(label)
-        look = {**style(label), "markevery": max(1, len(events) // 8), "markersize": 4}
+        style = styles[method_label(method)]
+        drawn.append(style)
+        look = {**style, "markevery": max(1, len(events) // 8), "markersize": 4}
         steps = [event["at"] for event in events]
         memory = [event.get("gpu_mib" if on_gpu else "rss_mib", math.nan) * 2**20 / 1e9 for event in events]
         axes[0].plot(steps, memory, **look)
@@ -237,61 +214,60 @@ def shown_seeds(cell: Cell) -> list[float]:
 
 
 def seed_dots(panel: Any, place: float, cell: Cell) -> None:
-    """A dot a seed, where there is no interval."""
+    """One dot per seed, where there is no interval."""
     for value in shown_seeds(cell):
         panel.plot(place, value, **SEED_DOTS)
 
 
-def dots_in_legend(table: PaperTable) -> list[Any]:
+def dots_in_legend(table: ResultTable) -> list[Any]:
     """What the dots are, if there are any."""
     from matplotlib.lines import Line2D
 
     return [Line2D([], [], label="one seed", **SEED_DOTS)] if any(map(shown_seeds, table.cells.values())) else []
 
 
-def bars(panel: Any, places: Sequence[float], cells: Sequence[Cell], width: float, label: str) -> None:
-    """Bars of one method with their intervals; a missing one is said to be."""
+def bars(panel: Any, places: Sequence[float], cells: Sequence[Cell], width: float, colour: str) -> None:
+    """Bars of one method with their intervals; a missing one is marked as missing."""
     for place, cell in zip(places, cells, strict=True):
         if cell.missing:
             panel.annotate("missing", (place, 0), (0, 3), textcoords="offset points", rotation=90, ha="center",
                            fontsize=7, color="#777777")  # fmt: skip
         else:
-            panel.bar(place, cell.mean, width * 0.9, color=style(label)["color"], yerr=interval(cell),
+            panel.bar(place, cell.mean, width * 0.9, color=colour, yerr=interval(cell),
                       ecolor="#444444", capsize=2, error_kw={"linewidth": 0.8})  # fmt: skip
             seed_dots(panel, place, cell)
         if cell.printed is not None:
-            for colour, thickness in (("white", 3.2), ("black", 1.4)):  # seen on dark bars too
-                panel.hlines(cell.printed, place - width / 2, place + width / 2, color=colour, linewidth=thickness,
+            for line_colour, thickness in (("white", 3.2), ("black", 1.4)):  # seen on dark bars too
+                panel.hlines(cell.printed, place - width / 2, place + width / 2, color=line_colour, linewidth=thickness,
                              zorder=6)  # fmt: skip
 
 
-def legend_of_bars(figure: Any, panel: Any, table: PaperTable) -> None:
-    """A patch a method, and the line that stands for the printed value."""
+def legend_of_bars(figure: Any, table: ResultTable, styles: Mapping[str, dict[str, Any]]) -> None:
+    """One patch per method, and the line that stands for the printed value."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Rectangle
 
-    names = [label for _, label in table.rows]
-    handles: list[Any] = [Rectangle((0, 0), 1, 1, color=style(name)["color"], label=name) for name in names]
+    handles: list[Any] = [Rectangle((0, 0), 1, 1, color=styles[label]["color"], label=label) for _, label in table.rows]
     handles += dots_in_legend(table)
     if table.has_printed:
         handles.append(Line2D([], [], color="black", linewidth=1.4, label="printed"))
     figure.legend(handles=handles, loc="outside right center")
 
 
-def method_legend(figure: Any, names: Sequence[str]) -> None:
+def method_legend(figure: Any, styles: Iterable[dict[str, Any]]) -> None:
     """One legend for all panels."""
     from matplotlib.lines import Line2D
 
-    handles = [Line2D([], [], **style(name)) for name in dict.fromkeys(names)]
+    handles = [Line2D([], [], **style) for style in styles]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
 
 
 def say_missing(panel: Any) -> None:
-    """An empty panel tells why."""
+    """Write into an empty panel why it is empty."""
     panel.text(0.5, 0.5, "missing", transform=panel.transAxes, ha="center", va="center", color="#777777")
 
 
-FIGURES: dict[str, Callable[[PaperTable, Samples], Any]] = {
+FIGURES: dict[str, Callable[[ResultTable, PlannedRuns], Any]] = {
     "stages": draw_stages, "sensitivity": draw_sensitivity, "ood": draw_ood, "time": draw_time,
     "resources": draw_resources,
 }  # fmt: skip

@@ -13,9 +13,11 @@ from typing import Literal, get_args
 
 from acr.config import RunConfig
 from acr.errors import unknown
-from acr.reproduce.cells import PaperTable, Sample
+from acr.report.formats import to_csv, to_markdown
+from acr.report.latex import document, table_environments
+from acr.report.tables import ResultTable
+from acr.reproduce.cells import PlannedRun
 from acr.reproduce.figures import write_figures
-from acr.reproduce.formats import document, to_csv, to_latex, to_markdown
 from acr.reproduce.layouts import LAYOUTS
 from acr.runs.run import load_run
 from acr.storage import files
@@ -48,7 +50,7 @@ class Plan:
     title: str
     configs: dict[str, list[RunConfig]]
     jobs: int | None
-    """At most so many runs at a time."""
+    """The most runs at a time; None: no limit."""
 
     def all_configs(self) -> list[RunConfig]:
         """The runs of all protocols."""
@@ -59,7 +61,7 @@ class Plan:
 class Reproduction:
     """What was written."""
 
-    tables: list[tuple[str, PaperTable]]
+    tables: list[tuple[str, ResultTable]]
     """Protocol and table."""
     files: list[Path]
 
@@ -77,7 +79,7 @@ def make_plan(
     data_root: Path | None = None,
     data_cache: Path | None = None,
 ) -> Plan:
-    """Which runs a table or figure needs. They lie, or will lie, in ``out/runs``."""
+    """Which runs a table or figure needs. Their folders are in ``out/runs``, where missing ones will be made."""
     if name not in LAYOUTS:
         raise unknown("table or figure", name, LAYOUTS)
     if scale not in get_args(Scale):
@@ -89,33 +91,33 @@ def make_plan(
     return Plan(name, scale, recipe.title, configs, recipe.jobs)
 
 
-def find_samples(configs: Sequence[RunConfig]) -> list[Sample]:
+def find_runs_of(configs: Sequence[RunConfig]) -> list[PlannedRun]:
     """The runs of these configs, those that are there and finished with their results."""
     jobs = [Job(placed(config)) for config in configs]
-    return [Sample(job.config, load_run(job.folder) if is_finished(job) else None) for job in jobs]
+    return [PlannedRun(job.config, load_run(job.folder) if is_finished(job) else None) for job in jobs]
 
 
 def write_reproduction(plan: Plan, out: Path) -> Reproduction:
     """The paper's layout from whatever is finished: CSV, LaTeX with a document around it, Markdown, figures."""
     folder = out / f"{plan.name}-{plan.scale}"
-    tables: list[tuple[str, PaperTable]] = []
+    tables: list[tuple[str, ResultTable]] = []
     written: list[Path] = []
     figures: list[str] = []
     for protocol, configs in plan.configs.items():
-        samples = find_samples(configs)
-        own = LAYOUTS[plan.name](samples)
+        planned = find_runs_of(configs)
+        own = LAYOUTS[plan.name](planned)
         suffix = f"-{protocol}" if len(plan.configs) > 1 else ""
         for table in own:
             annotate(table, plan, protocol)
             tables.append((protocol, table))
-        drawn = write_figures(plan.name, own, samples, folder, suffix)
+        drawn = write_figures(plan.name, own, planned, folder, suffix)
         figures += [path.name for path in drawn if path.suffix == ".pdf"]
         written += drawn
     title = f"{plan.title} ({plan.scale} scale)"
     texts = {
         f"{plan.name}.csv": to_csv(tables),
         f"{plan.name}.md": f"## {title}\n\n" + "\n".join(to_markdown(table) for _, table in tables),
-        f"{plan.name}.tex": "\n".join(to_latex(table) for _, table in tables),
+        f"{plan.name}.tex": "\n".join(table_environments(table) for _, table in tables),
         f"{plan.name}-document.tex": document([plan.name], title, figures),
     }
     for file, text in texts.items():
@@ -124,8 +126,8 @@ def write_reproduction(plan: Plan, out: Path) -> Reproduction:
     return Reproduction(tables, sorted(written))
 
 
-def annotate(table: PaperTable, plan: Plan, protocol: str) -> None:
-    """Say at the table what its numbers can be held against."""
+def annotate(table: ResultTable, plan: Plan, protocol: str) -> None:
+    """Note beside a table which printed values its numbers may be compared with."""
     if len(plan.configs) > 1:
         table.title = f"{table.title}, protocol {protocol}"
     if NOTES[plan.scale]:

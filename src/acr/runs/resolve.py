@@ -65,7 +65,7 @@ def _unknown_field(name: str, method: str, options: Iterable[str]) -> InputError
 
 
 def read_config_file(path: Path, *, of_a_run: bool = False) -> dict[str, Any]:
-    """The flat values of a YAML file. A run folder's must carry a ``schema`` that this version reads; one's own may not.
+    """The flat values of a YAML file; ``of_a_run``: the file must carry a ``schema`` that this version reads.
 
     Tags that would make Python objects are refused. Fields of earlier versions that mean nothing now are left out.
     """

@@ -94,7 +94,7 @@ class Run:
         return summary.calibration_error(self.results, scenario)
 
     def mean_corruption_error(self, baseline: Run) -> float:
-        """mCE in percent, after the last task, against a baseline run: 100 is as good as the baseline, less is better."""
+        """mCE in percent after the last task: 100 is as good as the ``baseline`` run, less is better."""
         return summary.mean_corruption_error(self.results, baseline.results)
 
     def summary(self, baseline: Run | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a run folder holds: the version of its files, and the one model of ``results.json``, written and read through it.
+"""What a run folder holds: the version of its files, and the one model by which ``results.json`` is written and read.
 
 A damaged or foreign file is refused with a reason, never half understood.
 """

@@ -1,23 +1,19 @@
-"""Charts of runs that go on: losses, accuracy so far, the memory filling up. Dicts for plotly, as elsewhere."""
+"""Charts of runs while they are running: losses, accuracy so far, the memory filling up."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from acr.report.charts import Json, axis, percent, plain, plot
-from acr.report.cost_charts import series_panels, step_series
-from acr.report.estimates import rounded
-from acr.report.live import LiveRun
-from acr.report.style import SYMBOLS, looks
-
-SHADES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8A63C6", "#A08020", "#1B9EA8", "#8C8C8C")
-"""Colours of tasks in a memory, in turn."""
+from acr.report.charts.cost import series_panels, step_series
+from acr.report.charts.parts import Json, axis, percent, plain, plot, rounded
+from acr.report.live.watch import LiveRun
+from acr.report.style import PALETTE, SYMBOLS, method_look
 
 
 def live_panels(runs: Sequence[LiveRun]) -> dict[str, Json]:
     """Losses, accuracy and memory of the picked runs, then what they cost, by name."""
-    style = looks(list(dict.fromkeys(method(run) for run in runs)))
+    style = {method(run): method_look(method(run)) for run in runs}
     lines = []
     for run in runs:
         steps, readings = step_series(run.events)
@@ -39,11 +35,10 @@ def doubled(run: LiveRun, runs: Sequence[LiveRun]) -> bool:
 
 def accuracy_panel(runs: Sequence[LiveRun]) -> Json | None:
     """Mean accuracy over the tasks seen, after every task; dotted under shift."""
-    style = looks(list(dict.fromkeys(method(run) for run in runs)))
     traces = []
     for place, run in enumerate(runs):
         stages = run.stages
-        look = style[method(run)]
+        look = method_look(method(run))
         shown = {"color": look.color, "symbol": SYMBOLS[place % len(SYMBOLS)][0], "size": 7}
         clean = [percent(number(stage.get("accuracy"))) for stage in stages]
         shifted = [percent(shifted_accuracy(stage)) for stage in stages]
@@ -99,7 +94,7 @@ def memory_panel(runs: Sequence[LiveRun]) -> Json | None:
                     "name": f"task {task + 1}",
                     "x": [stage["stage"] + 1 for stage in stages],
                     "y": held,
-                    "marker": {"color": SHADES[task % len(SHADES)]},
+                    "marker": {"color": PALETTE[(task + 1) % len(PALETTE)]},
                     "hovertemplate": f"samples of task {task + 1}, after task %{{x}}: %{{y}}<extra></extra>",
                 }
             )

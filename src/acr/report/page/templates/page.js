@@ -12,7 +12,7 @@
   };
   const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
   const digits = (value, n) => value === null || value === undefined ? "–" : value.toFixed(n).replace("-", "−");
-  const state = { setting: data.settings.length ? data.settings[0].key : null, hidden: new Set() };
+  const state = { comparison: data.comparisons.length ? data.comparisons[0].key : null, hidden: new Set() };
 
   // --- light and dark ---------------------------------------------------------------------------------------------
   const remember = (value) => { try { if (value) localStorage.setItem("acr-theme", value); return localStorage.getItem("acr-theme"); } catch { return value || null; } };
@@ -122,7 +122,7 @@
   };
   const drawChart = (section) => {
     const chart = data.charts[section.id], select = $("[data-picker]", section), panels = $(".panels", section);
-    const key = select ? `${state.setting}|${select.value}` : state.setting;
+    const key = select ? `${state.comparison}|${select.value}` : state.comparison;
     const variant = chart.variants[key] || { empty: "Nothing to draw." };
     $$(".plot", panels).forEach((node) => { near.unobserve(node); Plotly.purge(node); });
     panels.replaceChildren();
@@ -170,9 +170,9 @@
     return node;
   };
   const drawSamples = () => {
-    const box = $("#samples"), samples = data.samples[state.setting];
+    const box = $("#samples"), samples = data.samples[state.comparison];
     if (!samples) {
-      box.replaceChildren(el("p", { class: "empty" }, "No pictures: the runs of this setting hold no samples.npz, which a run that is evaluated under shift writes at its end."));
+      box.replaceChildren(el("p", { class: "empty" }, "No pictures: the runs of this comparison hold no samples.npz, which a run that is evaluated under shift writes at its end."));
       box.style.display = "block";
       return;
     }
@@ -217,7 +217,7 @@
 
   // --- what the charts show ---------------------------------------------------------------------------------------
   const charts = $$("section.chart");
-  const drawCards = () => $("#short").replaceChildren(...data.short[state.setting].map((card) => {
+  const drawCards = () => $("#short").replaceChildren(...data.short[state.comparison].map((card) => {
     const node = el("div", { class: "card" }, el("p", { class: "what" }, card.title), el("p", { class: "who" }, card.label),
       el("p", { class: "value" }, card.value), el("p", { class: "then" }, card.note));
     node.style.setProperty("--mark", data.looks[card.label].color);
@@ -232,8 +232,8 @@
     return node;
   };
   const drawChips = () => {
-    const setting = data.settings.find((one) => one.key === state.setting);
-    $("#chips").replaceChildren(...setting.labels.map((label) => {
+    const comparison = data.comparisons.find((one) => one.key === state.comparison);
+    $("#chips").replaceChildren(...comparison.labels.map((label) => {
       const swatch = dashed(data.looks[label]);
       const chip = el("button", { type: "button", class: "chip", "aria-pressed": !state.hidden.has(label), title: "Show or hide in all charts" }, swatch, label);
       chip.addEventListener("click", () => {
@@ -241,7 +241,7 @@
         chip.setAttribute("aria-pressed", !state.hidden.has(label));
         charts.forEach((section) => {
           const { variants } = data.charts[section.id], select = $("[data-picker]", section);
-          const variant = variants[select ? `${state.setting}|${select.value}` : state.setting];
+          const variant = variants[select ? `${state.comparison}|${select.value}` : state.comparison];
           if ((variant.panels || []).some((panel) => panel.label)) drawChart(section);
         });
         repaint();
@@ -254,17 +254,17 @@
     drawChips();
     for (const section of charts) {
       const select = $("[data-picker]", section);
-      if (select) fillPicker(select, data.charts[section.id].pickers[state.setting]);
+      if (select) fillPicker(select, data.charts[section.id].pickers[state.comparison]);
       drawChart(section);
     }
     drawSamples();
   };
-  if (state.setting) {
+  if (state.comparison) {
     $("#toolbar").hidden = $("#short-section").hidden = false;
-    const select = $("#setting");
-    fillPicker(select, data.settings.map((one) => [one.key, one.name]));
+    const select = $("#comparison");
+    fillPicker(select, data.comparisons.map((one) => [one.key, one.name]));
     select.closest("label").hidden = false;
-    select.addEventListener("change", () => { state.setting = select.value; drawAll(); });
+    select.addEventListener("change", () => { state.comparison = select.value; drawAll(); });
     charts.forEach((section) => { const pick = $("[data-picker]", section); if (pick) pick.addEventListener("change", () => drawChart(section)); });
     const pick = $("#memory-pick");
     fillPicker(pick, Object.keys(data.memories).map((label) => [label, label]));

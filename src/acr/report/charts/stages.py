@@ -1,102 +1,16 @@
-"""Charts as plain dicts in the form plotly.js reads, each with the table that says the same in numbers.
-
-A chart has variants (a setting, a scenario, a method, joined with ``|`` in the key). A variant has panels, drawn side
-by side where there is room and below each other where there is not. Every trace of a method carries its label as
-``meta``, so that a page can hide it in all charts at once.
-"""
+"""Charts of tasks and stages: accuracy and transfer along the stream, accuracy matrices, confusion between tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from acr import metrics
-from acr.report.estimates import Estimate, in_words, rounded
-from acr.report.groups import Group, Matrix, Setting
-from acr.report.style import Look, nice
-
-Json = dict[str, Any]
-Rows = list[list[str]]
-
-
-@dataclass
-class Variant:
-    """What a chart shows for one choice of its pickers."""
-
-    panels: list[Json] = field(default_factory=list)
-    heads: list[str] = field(default_factory=list)
-    rows: Rows = field(default_factory=list)
-    empty: str = ""
-    """Said in place of the panels where there is nothing to draw: why, and what to do about it."""
-    note: str = ""
-
-    def as_json(self) -> Json:
-        """For the page."""
-        values = {"panels": self.panels, "heads": self.heads, "rows": self.rows, "empty": self.empty, "note": self.note}
-        return {name: value for name, value in values.items() if value}
-
-
-def plain(text: str) -> str:
-    """Text that plotly shows as it is: it would take ``<b>`` and ``&`` in a name for markup.
-
-    >>> plain("<b>R&D")
-    '&lt;b&gt;R&amp;D'
-    """
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def axis(title: str, **more: Any) -> Json:
-    """An axis with a title and as little ink as will do."""
-    return {"title": {"text": title, "standoff": 8}, "automargin": True, "zeroline": False, **more}
-
-
-def plot(title: str, traces: list[Json], x: Json, y: Json, height: int = 300, label: str = "", **layout: Any) -> Json:
-    """A panel drawn by plotly."""
-    full = {
-        "xaxis": x,
-        "yaxis": y,
-        "height": height,
-        "margin": {"l": 48, "r": 12, "t": 8, "b": 44},
-        "showlegend": False,
-        "hovermode": "closest",
-        "font": {"size": 12},
-        **layout,
-    }
-    panel = {"kind": "plot", "title": title, "data": traces, "layout": full}
-    return {**panel, "label": label} if label else panel
-
-
-def heat(
-    title: str, cells: list[list[float | None]], rows: list[str], columns: list[str], label: str, corner: str
-) -> Json:
-    """A panel that is a coloured table: the numbers are the chart. Cells are percentages."""
-    return {"kind": "heat", "title": title, "cells": cells, "rows": rows, "columns": columns, "label": label,
-            "corner": corner}  # fmt: skip
-
-
-def percent(value: float | None, digits: int = 2) -> float | None:
-    """A fraction as a percentage, for JSON."""
-    return rounded(None if value is None else 100 * value, digits)
-
-
-def error_bars(values: Sequence[Estimate]) -> Json:
-    """Intervals as plotly's error bars, in percent."""
-    return {"type": "data", "array": [percent(v.half) or 0 for v in values], "thickness": 1, "width": 3,
-            "color": "#808080"}  # fmt: skip
-
-
-def known(values: Sequence[Estimate]) -> bool:
-    """Whether there is anything to draw."""
-    return any(value.known for value in values)
-
-
-NO_SHIFT = (
-    "No run of this setting was evaluated on shifted images. Runs do so by default; if they were made with "
-    "--ood-every never, run them again with --ood-every stage."
-)
-
-# --- stages -----------------------------------------------------------------------------------------------------------
+from acr.report.charts.parts import NO_SHIFT, Json, Variant, axis, heat, known, percent, plain, plot
+from acr.report.groups import Comparison, Group, Matrix
+from acr.report.statistics import Estimate
+from acr.report.style import Look
+from acr.report.wording import scenario_in_words, with_interval
 
 PANELS: tuple[tuple[str, str, str, Callable[[Matrix], Any]], ...] = (
     ("final accuracy", "task", "accuracy (%)", lambda m: m[-1]),
@@ -107,21 +21,21 @@ PANELS: tuple[tuple[str, str, str, Callable[[Matrix], Any]], ...] = (
 """Title, what runs along x, what runs along y, and the row of figures of a matrix: the four kinds of stage panel."""
 
 
-def stages(setting: Setting, looks: dict[str, Look]) -> Variant:
+def stages(comparison: Comparison, looks: dict[str, Look]) -> Variant:
     """Eight panels: the four kinds of figure, on clean images and on shifted ones."""
     variant = Variant(heads=["panel", "method"])
-    width = max(group.tasks for group in setting.groups)
+    width = max(group.tasks for group in comparison.groups)
     letters = iter("abcdefgh")
     for scenario, words in (("clean", "clean"), ("ood", "shifted")):
         for title, along, unit, reduce in PANELS:
             letter = next(letters)
             traces = []
-            for group in setting.groups:
+            for group in comparison.groups:
                 values = group.estimates(scenario, reduce)
                 if not known(values):
                     continue
                 traces.append(line(group.label, looks, values, unit))
-                cells = [in_words(value, 100) for value in values]
+                cells = [with_interval(value, 100) for value in values]
                 variant.rows.append([f"{letter} {title}, {words}", group.label, *cells, *[""] * (width - len(cells))])
             if not traces:
                 continue
@@ -145,7 +59,7 @@ def line(label: str, looks: dict[str, Look], values: Sequence[Estimate], unit: s
         "name": plain(label),
         "x": list(range(1, len(values) + 1)),
         "y": [percent(value.mean) for value in values],
-        "text": [in_words(value, 100) for value in values],
+        "text": [with_interval(value, 100) for value in values],
         "line": {"color": look.color, "dash": look.dash, "width": 2},
         "marker": {"color": look.color, "symbol": look.symbol, "size": 7},
         "hovertemplate": "%{fullData.name}<br>%{x}: %{text}<extra></extra>",
@@ -155,10 +69,10 @@ def line(label: str, looks: dict[str, Look], values: Sequence[Estimate], unit: s
 # --- matrices ---------------------------------------------------------------------------------------------------------
 
 
-def matrices(setting: Setting, scenario: str) -> Variant:
+def matrices(comparison: Comparison, scenario: str) -> Variant:
     """The accuracy matrix of every method under one scenario, the mean over seeds."""
     panels = []
-    for group in setting.groups:
+    for group in comparison.groups:
         rows = group.estimates(scenario, lambda m: m.reshape(-1))
         if not known(rows):
             continue
@@ -166,20 +80,24 @@ def matrices(setting: Setting, scenario: str) -> Variant:
         cells = [percent(value.mean, 1) for value in rows]
         square = [cells[i * group.tasks : (i + 1) * group.tasks] for i in range(group.tasks)]
         panels.append(heat(group.label, square, names, names, group.label, "after \\ on"))
-    return Variant(panels, empty="" if panels else f"No run of this setting was evaluated on {nice(scenario)}.")
+    return Variant(
+        panels, empty="" if panels else f"No run of this comparison was evaluated on {scenario_in_words(scenario)}."
+    )
 
 
-def confusion(setting: Setting, scenario: str) -> Variant:
+def confusion(comparison: Comparison, scenario: str) -> Variant:
     """Where the images of each task end up after the last task; seeds, and shifts for ``ood``, are added up."""
     panels = []
-    for group in setting.groups:
+    for group in comparison.groups:
         counts = confusion_counts(group, scenario)
         if counts is None:
             continue
         names = [str(task + 1) for task in range(len(counts))]
         cells = [[percent(value / sum(row) if sum(row) else None, 1) for value in row] for row in counts]
         panels.append(heat(group.label, cells, names, names, group.label, "of \\ taken for"))
-    return Variant(panels, empty="" if panels else f"No run of this setting was evaluated on {nice(scenario)}.")
+    return Variant(
+        panels, empty="" if panels else f"No run of this comparison was evaluated on {scenario_in_words(scenario)}."
+    )
 
 
 def confusion_counts(group: Group, scenario: str) -> list[list[int]] | None:

@@ -1,4 +1,4 @@
-"""A paper's table as terminal text, CSV, LaTeX and Markdown. Best bold, second underlined, as in the paper."""
+"""A table of results as terminal text, CSV and Markdown. Best bold, second underlined, as in the paper."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from acr.reproduce.cells import Cell, PaperTable
+from acr.report.tables import Cell, ResultTable
+from acr.report.wording import UNKNOWN
 
 MISSING = "missing"
-NONE = "–"
 CSV_HEAD = ("table", "protocol", "row_group", "row", "column_group", "column", "seeds", "mean", "interval95", "printed",
             "difference", "p_against_reference", "reference", "rank", "values")  # fmt: skip
 
-Show = Callable[[PaperTable, Cell], str]
+Show = Callable[[ResultTable, Cell], str]
 
 
-def ours(table: PaperTable, cell: Cell) -> str:
+def mean_and_interval(table: ResultTable, cell: Cell) -> str:
     """Mean and half the interval, without marks."""
     if cell.missing:
         return MISSING
@@ -30,22 +30,22 @@ def ours(table: PaperTable, cell: Cell) -> str:
     return f"{cell.mean:.{table.digits}f}{spread}"
 
 
-def beside(table: PaperTable, cell: Cell) -> str:
+def beside(table: ResultTable, cell: Cell) -> str:
     """What the paper printed, and how far ours is from it."""
     if cell.printed is None:
-        return NONE
+        return UNKNOWN
     difference = MISSING if cell.missing else f"{cell.difference:+.{table.digits}f}"
     return f"{cell.printed:.{table.digits}f} ({difference})"
 
 
-def p_value(table: PaperTable, cell: Cell) -> str:
+def p_value(table: ResultTable, cell: Cell) -> str:
     """The p of the paired test."""
-    return NONE if math.isnan(cell.p) else ("<0.001" if cell.p < 0.001 else f"{cell.p:.3f}")
+    return UNKNOWN if math.isnan(cell.p) else ("<0.001" if cell.p < 0.001 else f"{cell.p:.3f}")
 
 
-def parts(table: PaperTable) -> list[tuple[str, Show]]:
-    """What there is to show of a table: ours, then what was printed, then the tests."""
-    shown: list[tuple[str, Show]] = [(table.title, ours)]
+def parts(table: ResultTable) -> list[tuple[str, Show]]:
+    """What there is to show of a table: our numbers, then what was printed, then the tests."""
+    shown: list[tuple[str, Show]] = [(table.title, mean_and_interval)]
     if table.has_printed:
         shown.append(("Printed in the paper (ours minus printed)", beside))
     if table.has_tests:
@@ -53,20 +53,20 @@ def parts(table: PaperTable) -> list[tuple[str, Show]]:
     return shown
 
 
-def legend(table: PaperTable) -> list[str]:
+def legend(table: ResultTable) -> list[str]:
     """What the marks and numbers mean, and what is special about this table."""
     counts = sorted({len(cell.by_seed) for cell in table.cells.values() if not cell.missing})
     seeds = "" if not counts else f" over {counts[0] if len(counts) == 1 else f'{counts[0]} to {counts[-1]}'} seeds"
     lines = [f"Mean{seeds}; ± is half the 95 % interval by Student's t. Best bold, second underlined."]
     if table.missing:
-        lines.append(f"{table.missing} of {len(table.cells)} cells are missing: no finished run has that figure.")
+        lines.append(f"{table.missing} of {len(table.cells)} cells are missing: no finished run has that number.")
     return [*lines, *table.notes]
 
 
 # --- terminal --------------------------------------------------------------------------------------------------------
 
 
-def print_table(table: PaperTable, console: Console) -> None:
+def print_table(table: ResultTable, console: Console) -> None:
     """In the terminal; by groups of columns where all of them are too wide."""
     for title, show in parts(table):
         text = {place: show(table, cell) for place, cell in table.cells.items()}
@@ -79,12 +79,12 @@ def print_table(table: PaperTable, console: Console) -> None:
             groups = [list(g) for _, g in groupby(everything, key=lambda column: table.columns[column][0])]
         console.print(f"\n{title}", style="bold", markup=False)
         for columns in groups:
-            console.print(_rich(table, columns, text, show is ours))
+            console.print(_rich(table, columns, text, show is mean_and_interval))
     for line in legend(table):
         console.print(line, markup=False, style="dim")
 
 
-def _rich(table: PaperTable, columns: Sequence[int], text: dict[tuple[int, int], str], marks: bool) -> Table:
+def _rich(table: ResultTable, columns: Sequence[int], text: dict[tuple[int, int], str], marks: bool) -> Table:
     grid = Table(box=None, pad_edge=False, padding=(0, 1))
     grid.add_column("")
     for column in columns:
@@ -108,8 +108,10 @@ def _rich(table: PaperTable, columns: Sequence[int], text: dict[tuple[int, int],
 # --- CSV -------------------------------------------------------------------------------------------------------------
 
 
-def to_csv(tables: Sequence[tuple[str, PaperTable]]) -> str:
-    """One line a cell, for every protocol and table; empty where there is nothing."""
+def to_csv(tables: Sequence[tuple[str, ResultTable]]) -> str:
+    """One line per cell, for every protocol and table; a number that is not known is left empty.
+
+    ``tables``: protocol and table."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(CSV_HEAD)
@@ -127,8 +129,8 @@ def to_csv(tables: Sequence[tuple[str, PaperTable]]) -> str:
 # --- Markdown --------------------------------------------------------------------------------------------------------
 
 
-def to_markdown(table: PaperTable) -> str:
-    """A table each for ours, printed and tests."""
+def to_markdown(table: ResultTable) -> str:
+    """One Markdown table each for our numbers, the printed ones and the tests."""
     lines = []
     for title, show in parts(table):
         lines += [f"### {title}", ""]
@@ -143,76 +145,8 @@ def to_markdown(table: PaperTable) -> str:
             for column in range(len(heads)):
                 cell = table.cells.get((i, column))
                 word = "" if cell is None else show(table, cell)
-                rank = cell.rank if cell is not None and show is ours else 0
+                rank = cell.rank if cell is not None and show is mean_and_interval else 0
                 words.append({1: f"**{word}**", 2: f"<u>{word}</u>"}.get(rank, word))
             lines.append(f"| {label} | " + " | ".join(words) + " |")
         lines.append("")
     return "\n".join([*lines, *(f"{line}  " for line in legend(table)), ""])
-
-
-# --- LaTeX -----------------------------------------------------------------------------------------------------------
-
-SPECIAL = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
-           "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "±": r"$\pm$", "−": "$-$",
-           "<": "$<$", ">": "$>$"}  # fmt: skip
-
-
-def tex(text: str) -> str:
-    """Text with what LaTeX would misread written so that it does not.
-
-    >>> tex("50 % & more")
-    '50 \\\\% \\\\& more'
-    """
-    return "".join(SPECIAL.get(letter, letter) for letter in text)
-
-
-def to_latex(table: PaperTable) -> str:
-    """Table environments for ``\\input``; they need the packages booktabs and graphicx."""
-    return "\n".join(_latex_part(table, title, show) for title, show in parts(table))
-
-
-def _latex_part(table: PaperTable, title: str, show: Show) -> str:
-    spans = [(group, len(list(columns))) for group, columns in groupby(table.columns, key=lambda column: column[0])]
-    head = " & ".join(rf"\multicolumn{{{n}}}{{c}}{{{tex(group)}}}" for group, n in spans)
-    rules, start = [], 2
-    for _, n in spans:
-        rules.append(rf"\cmidrule(lr){{{start}-{start + n - 1}}}")
-        start += n
-    body: list[str] = []
-    before = ""
-    for i, (group, label) in enumerate(table.rows):
-        if group != before:
-            body += [r"\midrule"] if body else []
-            body.append(rf"\multicolumn{{{len(table.columns) + 1}}}{{l}}{{\emph{{{tex(group)}}}}} \\")
-            before = group
-        cells = [_latex_cell(table, table.cells.get((i, j)), show) for j in range(len(table.columns))]
-        body.append(" & ".join([tex(label), *cells]) + r" \\")
-    caption = tex(" ".join([f"{title}.", *(legend(table) if show is ours else [])]))
-    return "\n".join([
-        r"\begin{table}[htbp]", r"\centering", rf"\caption{{{caption}}}", r"\resizebox{\ifdim\width>\linewidth"
-        r"\linewidth\else\width\fi}{!}{%", rf"\begin{{tabular}}{{l{'r' * len(table.columns)}}}", r"\toprule",
-        f"& {head} \\\\", " ".join(rules), "& " + " & ".join(tex(label) for _, label in table.columns) + r" \\",
-        r"\midrule", *body, r"\bottomrule", r"\end{tabular}}", r"\end{table}", "",
-    ])  # fmt: skip
-
-
-def _latex_cell(table: PaperTable, cell: Cell | None, show: Show) -> str:
-    if cell is None:
-        return ""
-    if show is not ours or cell.missing:
-        return tex(show(table, cell))
-    number, _, spread = ours(table, cell).partition(" ±")
-    word = {1: rf"\textbf{{{number}}}", 2: rf"\underline{{{number}}}"}.get(cell.rank, number)
-    return word + (rf"\,{{\scriptsize$\pm${spread}}}" if spread else "")
-
-
-def document(inputs: Sequence[str], title: str, figures: Sequence[str] = ()) -> str:
-    """A whole LaTeX document around table files and figures, to compile as it is."""
-    pictures = [rf"\begin{{figure}}[htbp]\centering\includegraphics[width=\linewidth]{{{name}}}\end{{figure}}"
-                for name in figures]  # fmt: skip
-    return "\n".join([
-        r"\documentclass[a4paper]{article}", r"\usepackage[utf8]{inputenc}", r"\usepackage[T1]{fontenc}",
-        r"\usepackage{booktabs}", r"\usepackage{graphicx}", r"\usepackage[landscape,margin=15mm]{geometry}",
-        rf"\title{{{tex(title)}}}", r"\date{}", r"\begin{document}", r"\maketitle",
-        *(rf"\input{{{name}}}" for name in inputs), *pictures, r"\end{document}", "",
-    ])  # fmt: skip

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from acr.report.class_charts import load_arrays
-from acr.report.estimates import rounded
-from acr.report.groups import Gathered, Group, Setting
+from acr.report.charts.memory import load_arrays
+from acr.report.charts.parts import rounded
+from acr.report.groups import Comparison, Gathered, Group
 from acr.runs.run import Run
 
 Bytes = npt.NDArray[np.uint8]
@@ -73,8 +73,8 @@ def as_picture(image: Bytes) -> Image.Image:
 def memory_pictures(gathered: Gathered) -> dict[str, dict[str, Any]]:
     """The final memory of one run of each label: its tiles by task and class, in falling order of variance."""
     chosen: dict[str, Group] = {}
-    for setting in gathered.settings:
-        for group in setting.groups:
+    for comparison in gathered.comparisons:
+        for group in comparison.groups:
             if group.runs[0].results.memory.size:
                 chosen.setdefault(group.label, group)
     budget = SPRITE_BYTES // max(1, len(chosen))
@@ -133,9 +133,9 @@ def share_out(parts: dict[tuple[int, int], list[int]], most: int) -> dict[tuple[
     return shown
 
 
-def corruption_pictures(setting: Setting, budget: int) -> dict[str, Any] | None:
+def corruption_pictures(comparison: Comparison, budget: int) -> dict[str, Any] | None:
     """A few test images and their corrupted copies, from the first run that has them."""
-    for group in setting.groups:
+    for group in comparison.groups:
         for run in group.runs:
             arrays = load_arrays(run, "samples.npz")
             clean = arrays.get("images")

@@ -14,13 +14,12 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
 
 from acr._version import __version__
-from acr.report import pictures, rerun
-from acr.report.charts import Json
-from acr.report.estimates import in_words
-from acr.report.groups import Gathered, Group, gather, show
-from acr.report.sections import Section, chart_json, in_short, sections
-from acr.report.style import looks, nice
-from acr.report.tables import COLUMNS, PERCENT
+from acr.report.charts.parts import Json
+from acr.report.columns import COLUMNS
+from acr.report.groups import Gathered, Group, gather
+from acr.report.page import pictures, rerun
+from acr.report.page.sections import Section, chart_json, in_short, sections
+from acr.report.wording import config_value, scenario_in_words, with_interval
 from acr.runs.run import Run
 from acr.storage import files
 
@@ -33,10 +32,10 @@ def write_page(runs: Sequence[Run], path: Path) -> Path:
 
 def render(gathered: Gathered) -> str:
     """The page as text. Names that came from outside are escaped wherever they stand."""
-    style = looks(gathered.labels)
+    style = gathered.looks
     shown = sections(style, gathered)
     environment = Environment(
-        loader=PackageLoader("acr.report"), autoescape=select_autoescape(default=True), trim_blocks=True,
+        loader=PackageLoader("acr.report.page"), autoescape=select_autoescape(default=True), trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
     return environment.get_template("page.html").render(
@@ -58,17 +57,17 @@ def render(gathered: Gathered) -> str:
 
 def page_data(gathered: Gathered, shown: Sequence[Section], style: dict[str, Any]) -> Json:
     """Everything the page's script draws from."""
-    budget = pictures.SPRITE_BYTES // 4 // max(1, len(gathered.settings))
+    budget = pictures.SPRITE_BYTES // 4 // max(1, len(gathered.comparisons))
     return {
-        "settings": [
-            {"key": s.key, "name": s.name, "labels": [group.label for group in s.groups]} for s in gathered.settings
+        "comparisons": [
+            {"key": s.key, "name": s.name, "labels": [group.label for group in s.groups]} for s in gathered.comparisons
         ],
         "looks": {label: asdict(look) for label, look in style.items()},
         "short": in_short(gathered),
-        "charts": {section.id: chart_json(section, gathered.settings) for section in shown},
+        "charts": {section.id: chart_json(section, gathered.comparisons) for section in shown},
         "memories": pictures.memory_pictures(gathered),
-        "samples": {s.key: pictures.corruption_pictures(s, budget) for s in gathered.settings},
-        "scenarios": {name: nice(name) for s in gathered.settings for name in s.scenarios},
+        "samples": {s.key: pictures.corruption_pictures(s, budget) for s in gathered.comparisons},
+        "scenarios": {name: scenario_in_words(name) for s in gathered.comparisons for name in s.scenarios},
     }
 
 
@@ -94,12 +93,16 @@ def plotly_js() -> str:
 
 
 def overview_columns(gathered: Gathered) -> list[tuple[str, str, str]]:
-    """Figures that anyone has: name, heading, meaning."""
-    return [(n, *COLUMNS[n]) for n in COLUMNS if any(group.figure(n).known for group in gathered.groups)]
+    """The numbers that any group has: name, heading, meaning."""
+    return [
+        (name, column.heading, column.meaning)
+        for name, column in COLUMNS.items()
+        if any(group.estimate(name).known for group in gathered.groups)
+    ]
 
 
 def overview(gathered: Gathered) -> list[dict[str, Any]]:
-    """Rows of the overview: a group each, with the mean and interval of every figure."""
+    """Rows of the overview, one per group, with the mean and interval of every number."""
     names = [name for name, *_ in overview_columns(gathered)]
     ranks = {name: leaders(gathered, name) for name in names}
     rows = []
@@ -107,8 +110,8 @@ def overview(gathered: Gathered) -> list[dict[str, Any]]:
         dataset, size, protocol = group.place
         cells = []
         for name in names:
-            value = group.figure(name)
-            text = in_words(value, 100 if name in PERCENT else 1, 2 if name == "relative_robustness" else 1)
+            value = group.estimate(name)
+            text = with_interval(value, COLUMNS[name].scale, COLUMNS[name].digits)
             sort = "" if math.isnan(value.mean) else repr(value.mean)
             cells.append({"text": text, "sort": sort, "rank": ranks[name].get(place, 0)})
         rows.append({"label": group.label, "dataset": dataset, "buffer": size, "protocol": protocol,
@@ -116,41 +119,38 @@ def overview(gathered: Gathered) -> list[dict[str, Any]]:
     return rows
 
 
-LOW_IS_GOOD = {"cv_classes", "cv_tasks", "mean_corruption_error", "seconds"}
-
-
 def leaders(gathered: Gathered, name: str) -> dict[int, int]:
-    """Which rows come first and second in a figure, in a setting with at least two methods that learn task by task.
+    """Which rows come first and second in a number, in a comparison with at least two methods that learn task by task.
 
-    A row that stands in several settings, as that of a method without memory does, has no one rank and gets none.
+    A row that is part of several comparisons, as that of a method without memory, has no single rank and gets none.
     """
     found: dict[int, int] = {}
-    for setting in gathered.settings:
-        values = [(group.figure(name).mean, gathered.groups.index(group)) for group in setting.contenders]
+    for comparison in gathered.comparisons:
+        values = [(group.estimate(name).mean, gathered.groups.index(group)) for group in comparison.contenders]
         values = [pair for pair in values if not math.isnan(pair[0])]
-        distinct = sorted({round(value, 6) for value, _ in values}, reverse=name not in LOW_IS_GOOD)[:2]
+        distinct = sorted({round(value, 6) for value, _ in values}, reverse=not COLUMNS[name].low_is_good)[:2]
         if len(distinct) < 2:
             continue
         for value, place in values:
             group = gathered.groups[place]
-            only_here = sum(group in other.groups for other in gathered.settings) == 1
+            only_here = sum(group in other.groups for other in gathered.comparisons) == 1
             if round(value, 6) in distinct and only_here:
                 found[place] = distinct.index(round(value, 6)) + 1
     return found
 
 
 def configs(groups: Sequence[Group]) -> dict[str, Any]:
-    """Fields in which groups differ, a row a group, and those that all share."""
+    """Fields in which groups differ, one row per group, and those that all share."""
     fields = list(dict.fromkeys(name for group in groups for name in group.values))
     differ = [f for f in fields if len({repr(group.values.get(f)) for group in groups}) > 1]
     return {
         "fields": differ,
-        "rows": [[group.label, *(show(group.values.get(f)) for f in differ)] for group in groups],
-        "shared": [(f, show(groups[0].values.get(f))) for f in fields if f not in differ] if groups else [],
+        "rows": [[group.label, *(config_value(group.values.get(f)) for f in differ)] for group in groups],
+        "shared": [(f, config_value(groups[0].values.get(f))) for f in fields if f not in differ] if groups else [],
     }
 
 
 def commands(gathered: Gathered) -> str:
-    """Lines that make every run again, and then this page."""
+    """Commands that repeat every run, and then make this page."""
     lines = [rerun.command(run, Path("runs")) for run in gathered.runs]
     return "\n".join([*lines, "acr report runs -o report.html"])

@@ -6,21 +6,24 @@ import math
 from collections.abc import Sequence
 
 from acr import metrics
-from acr.report.charts import NO_SHIFT, Json, Variant, axis, error_bars, known, percent, plain, plot
-from acr.report.estimates import Estimate, estimate, in_words
-from acr.report.groups import Group, Setting
+from acr.report.charts.parts import NO_SHIFT, Json, Variant, axis, error_bars, known, percent, plain, plot
+from acr.report.groups import Comparison, Group
+from acr.report.statistics import Estimate, estimate
 from acr.report.style import Look
+from acr.report.wording import with_interval
 
 
-def scatter(setting: Setting, looks: dict[str, Look]) -> Variant:
-    """Clean ACC across, shifted ACC up, a point a method, its name at the right-hand side."""
+def scatter(comparison: Comparison, looks: dict[str, Look]) -> Variant:
+    """Clean ACC across, shifted ACC up, one point per method, its name at the right-hand side."""
     points, rows = [], []
-    for group in setting.groups:
-        clean, shifted = group.figure("acc"), group.figure("ood_acc")
+    for group in comparison.groups:
+        clean, shifted = group.estimate("acc"), group.estimate("ood_acc")
         if clean.known and shifted.known:
             points.append((group.label, clean, shifted))
-            robust = group.figure("relative_robustness")
-            rows.append([group.label, in_words(clean, 100), in_words(shifted, 100), in_words(robust, 1, 2)])
+            robust = group.estimate("relative_robustness")
+            rows.append(
+                [group.label, with_interval(clean, 100), with_interval(shifted, 100), with_interval(robust, 1, 2)]
+            )
     if not points:
         return Variant(empty=NO_SHIFT)
     left, right = span([clean for _, clean, _ in points])
@@ -104,19 +107,19 @@ def spread(values: Sequence[float], low: float, high: float, gap: float) -> list
 # --- corruptions ------------------------------------------------------------------------------------------------------
 
 
-def severities(setting: Setting) -> list[str]:
+def severities(comparison: Comparison) -> list[str]:
     """Severities that were evaluated."""
-    return sorted({name.partition("/")[2] for name in setting.scenarios if "/" in name})
+    return sorted({name.partition("/")[2] for name in comparison.scenarios if "/" in name})
 
 
-def corruption_bars(setting: Setting, looks: dict[str, Look], severity: str) -> Variant:
-    """ACC under each corruption, a bar a method; ``severity`` may be ``all`` for the mean over those evaluated."""
-    chosen = [n for n in setting.scenarios if "/" in n and severity in ("all", n.partition("/")[2])]
+def corruption_bars(comparison: Comparison, looks: dict[str, Look], severity: str) -> Variant:
+    """ACC under each corruption, one bar per method; ``severity`` may be ``all`` for the mean over those evaluated."""
+    chosen = [n for n in comparison.scenarios if "/" in n and severity in ("all", n.partition("/")[2])]
     names = list(dict.fromkeys(name.partition("/")[0] for name in chosen))
     if not names:
         return Variant(empty=NO_SHIFT)
     traces, columns = [], []
-    for group in setting.groups:
+    for group in comparison.groups:
         values = [corruption_estimate(group, [n for n in chosen if n.partition("/")[0] == name]) for name in names]
         if not known(values):
             continue
@@ -130,7 +133,7 @@ def corruption_bars(setting: Setting, looks: dict[str, Look], severity: str) -> 
                 "y": [name.replace("_", " ") for name in names],
                 "x": [percent(value.mean) for value in values],
                 "error_x": error_bars(values),
-                "text": [in_words(value, 100) for value in values],
+                "text": [with_interval(value, 100) for value in values],
                 "textposition": "none",
                 "marker": {"color": looks[group.label].color, "pattern": pattern(looks[group.label])},
                 "hovertemplate": "%{fullData.name}<br>%{y}: %{text} %<extra></extra>",
@@ -140,7 +143,8 @@ def corruption_bars(setting: Setting, looks: dict[str, Look], severity: str) -> 
     across, down = axis("ACC (%)", rangemode="tozero"), axis("", autorange="reversed")
     panel = plot("", traces, across, down, height, barmode="group", bargap=0.22)
     rows = [
-        [name.replace("_", " "), *(in_words(values[i], 100) for _, values in columns)] for i, name in enumerate(names)
+        [name.replace("_", " "), *(with_interval(values[i], 100) for _, values in columns)]
+        for i, name in enumerate(names)
     ]
     return Variant([panel], ["corruption", *(f"{label} ACC %" for label, _ in columns)], rows)
 

@@ -1,4 +1,4 @@
-"""The live page: runs while they go on, in a browser on this machine only."""
+"""The live page: runs while they are running, in a browser on this machine only."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from acr.errors import InputError
-from acr.report.groups import ASIDE, gather, show
-from acr.report.live import LiveRun, Watch
-from acr.report.live_charts import live_panels, matrix_panel
-from acr.report.page import render
+from acr.report.groups import ASIDE, gather
+from acr.report.live.charts import live_panels, matrix_panel
+from acr.report.live.watch import LiveRun, Watch
+from acr.report.page.render import render
+from acr.report.wording import config_value
+from acr.storage.progress import duration
 
 HOST = "127.0.0.1"
 EVERY = 2.0
@@ -52,7 +54,8 @@ def serve(folders: Sequence[Path], port: int) -> None:
         nicegui.app.add_middleware(middleware.TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])
         Dashboard(nicegui, folders).route()
         print(
-            f"Watching {', '.join(map(str, folders))}: http://{HOST}:{port}  (Ctrl-C ends it; runs go on)", flush=True
+            f"Watching {', '.join(map(str, folders))}: http://{HOST}:{port}  (Ctrl-C ends it; runs continue)",
+            flush=True,
         )
         nicegui.ui.run(
             host=HOST, port=port, title="acr dashboard", reload=False, show=False, dark=None, favicon="📈",
@@ -207,7 +210,8 @@ class Visit:
         ]
         self.differ.columns = heads
         self.differ.rows = [
-            {"field": name, **{f"r{i}": show(run.values.get(name)) for i, run in enumerate(picked)}} for name in differ
+            {"field": name, **{f"r{i}": config_value(run.values.get(name)) for i, run in enumerate(picked)}}
+            for name in differ
         ]
         self.differ.update()
 
@@ -229,19 +233,6 @@ def row_of(run: LiveRun) -> dict[str, Any]:
         "speed": f"{run.last('step', 'images_per_second') or 0:.0f}" if run.state == "running" else "–",
         "note": run.reason,
     }
-
-
-def duration(seconds: float | None) -> str:
-    """A time for a person.
-
-    >>> duration(42), duration(600), duration(9000), duration(None)
-    ('42 s', '10 min', '2.5 h', '–')
-    """
-    if seconds is None:
-        return "–"
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def themed(layout: dict[str, Any]) -> dict[str, Any]:

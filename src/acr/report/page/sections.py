@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from acr.report import charts, class_charts, cost_charts, shift_charts
-from acr.report.charts import Json, Variant
-from acr.report.groups import Gathered, Setting
-from acr.report.style import Look, nice
+from acr.report.charts import classes, cost, memory, shift, stages
+from acr.report.charts.parts import Json, Variant
+from acr.report.groups import Comparison, Gathered
+from acr.report.style import Look
+from acr.report.wording import scenario_in_words, with_interval
 
 Options = list[tuple[str, str]]
 
@@ -22,9 +23,9 @@ class Section:
     title: str
     read: str
     """One or two sentences that say how the chart is read."""
-    options: Callable[[Setting], Options] | None
-    """What its picker offers in a setting: value and text; None if it has none."""
-    draw: Callable[[Setting, str], Variant]
+    options: Callable[[Comparison], Options] | None
+    """What its picker offers in a comparison: value and text; None if it has none."""
+    draw: Callable[[Comparison, str], Variant]
     picker: str = ""
     layout: str = "one"
     """``one`` panel across, ``two`` or ``four`` side by side on a wide screen, ``small`` as many as fit."""
@@ -36,59 +37,59 @@ MATRIX_CELLS = 150_000
 
 def sections(looks: dict[str, Look], gathered: Gathered) -> list[Section]:
     """All charts, in the order in which the page shows them."""
-    most = MATRIX_CELLS // max(1, sum(group.tasks**2 for s in gathered.settings for group in s.groups))
+    most = MATRIX_CELLS // max(1, sum(group.tasks**2 for s in gathered.comparisons for group in s.groups))
 
-    def scenario_options(setting: Setting) -> Options:
-        return [(name, nice(name)) for name in setting.scenarios[: max(2, most)]]
+    def scenario_options(comparison: Comparison) -> Options:
+        return [(name, scenario_in_words(name)) for name in comparison.scenarios[: max(2, most)]]
 
-    def draw_matrices(setting: Setting, scenario: str) -> Variant:
-        variant = charts.matrices(setting, scenario)
-        left_out = len(setting.scenarios) - max(2, most)
+    def draw_matrices(comparison: Comparison, scenario: str) -> Variant:
+        variant = stages.matrices(comparison, scenario)
+        left_out = len(comparison.scenarios) - max(2, most)
         if left_out > 0:
             variant.note = f"{left_out} more scenarios are left out for size; acr report --csv DIR writes them all."
         return variant
 
-    def two_scenarios(setting: Setting) -> Options:
-        return [(name, nice(name)) for name in setting.scenarios if name in ("clean", "ood")]
+    def two_scenarios(comparison: Comparison) -> Options:
+        return [(name, scenario_in_words(name)) for name in comparison.scenarios if name in ("clean", "ood")]
 
-    def severity_options(setting: Setting) -> Options:
-        found = shift_charts.severities(setting)
+    def severity_options(comparison: Comparison) -> Options:
+        found = shift.severities(comparison)
         every = [("all", "mean over severities")] if len(found) != 1 else []
         return [*every, *((severity, f"severity {severity}") for severity in found)]
 
-    def class_options(setting: Setting) -> Options:
-        history = [(f"m{i}", f"{group.label}, stage by stage") for i, group in enumerate(setting.groups)]
+    def class_options(comparison: Comparison) -> Options:
+        history = [(f"m{i}", f"{group.label}, stage by stage") for i, group in enumerate(comparison.groups)]
         return [("all", "all methods, change since learned"), *history]
 
-    def by_options(setting: Setting) -> Options:
+    def by_options(comparison: Comparison) -> Options:
         return [("class", "by class"), ("task", "by task")]
 
-    def confidence_options(setting: Setting) -> Options:
-        has = [i for i, g in enumerate(setting.groups) if (g.runs[0].folder / "confidence.npz").exists()]
-        return [(f"m{i}", setting.groups[i].label) for i in has] or [("none", "no method")]
+    def confidence_options(comparison: Comparison) -> Options:
+        has = [i for i, g in enumerate(comparison.groups) if (g.runs[0].folder / "confidence.npz").exists()]
+        return [(f"m{i}", comparison.groups[i].label) for i in has] or [("none", "no method")]
 
-    def draw_classes(setting: Setting, choice: str) -> Variant:
+    def draw_classes(comparison: Comparison, choice: str) -> Variant:
         if choice == "all":
-            return class_charts.forgetting(setting)
-        return class_charts.class_history(setting.groups[int(choice[1:])])
+            return classes.forgetting(comparison)
+        return classes.class_history(comparison.groups[int(choice[1:])])
 
-    def draw_confidence(setting: Setting, choice: str) -> Variant:
+    def draw_confidence(comparison: Comparison, choice: str) -> Variant:
         if choice == "none":
-            return Variant(empty=class_charts.NO_CONFIDENCE)
-        group = setting.groups[int(choice[1:])]
-        return class_charts.confidence_map(group.runs[0], group.label, looks[group.label].color)
+            return Variant(empty=memory.NO_CONFIDENCE)
+        group = comparison.groups[int(choice[1:])]
+        return memory.confidence_map(group.runs[0], group.label, looks[group.label].color)
 
     return [
         Section("scatter", "Clean against shifted",
                 "Right is better on clean images, up is better on corrupted ones. On the dotted line nothing is lost "
                 "under shift; the further below it, the more. Bars are 95 % intervals over seeds.",
-                None, lambda s, _: shift_charts.scatter(s, looks)),
+                None, lambda s, _: shift.scatter(s, looks)),
         Section("stages", "Task by task",
                 "(a) accuracy on each task after the last, (b) mean accuracy over the tasks seen after each stage: "
                 "higher is better. (c) change of each task since it was learned, (d) its mean after each stage: "
                 "below zero is forgotten. (e) to (h) show the same on shifted images. Points are means over seeds; the "
                 "table has the intervals.",
-                None, lambda s, _: charts.stages(s, looks), layout="four"),
+                None, lambda s, _: stages.stages(s, looks), layout="four"),
         Section("matrices", "Accuracy matrices",
                 "Row: after learning this task. Column: accuracy (%) on the test images of this task. Read down a "
                 "column to see a task being forgotten; the darker, the more is right.",
@@ -96,7 +97,7 @@ def sections(looks: dict[str, Look], gathered: Gathered) -> list[Section]:
         Section("corruptions", "Each corruption",
                 "Mean accuracy over all tasks at the end (ACC) when the test images are corrupted in one way; longer "
                 "is better, thin bars are 95 % intervals over seeds. The pictures show what each corruption does.",
-                severity_options, lambda s, c: shift_charts.corruption_bars(s, looks, c), "severity"),
+                severity_options, lambda s, c: shift.corruption_bars(s, looks, c), "severity"),
         Section("classes", "What is forgotten, class by class",
                 "Each column is a class, in the order in which classes arrive. Change since learned: red is lost, "
                 "blue is gained, in percentage points. Stage by stage: the accuracy of one method's classes after "
@@ -105,11 +106,11 @@ def sections(looks: dict[str, Look], gathered: Gathered) -> list[Section]:
         Section("confusion", "Confusion between tasks",
                 "Row: the task an image belongs to. Column: the task of the class it is taken for, in percent of the "
                 "row, after the last task. A dark last column means that everything is taken for the newest task.",
-                two_scenarios, charts.confusion, "images", "small"),
+                two_scenarios, stages.confusion, "images", "small"),
         Section("balance", "Balance of the memory",
                 "Samples stored at the end. Bars of equal height are exact balance; CV is the standard deviation of "
                 "the counts over their mean, 0 % for exact balance.",
-                by_options, lambda s, c: class_charts.balance(s, looks, c), "count", "small"),
+                by_options, lambda s, c: memory.balance(s, looks, c), "count", "small"),
         Section("confidence", "Confidence map",
                 "Each grey point is a training sample: how sure the network was of the right class while it was "
                 "learned (across) and how much that changed from epoch to epoch (up). Top: samples near the boundary "
@@ -119,32 +120,32 @@ def sections(looks: dict[str, Look], gathered: Gathered) -> list[Section]:
                 "Time, throughput and memory of the training process; shorter and lower is cheaper, higher throughput "
                 "is faster. Lines follow the run of the lowest seed. Times compare only if the machine was the same "
                 "and otherwise idle.",
-                None, lambda s, _: cost_charts.cost(s, looks), layout="two"),
+                None, lambda s, _: cost.cost(s, looks), layout="two"),
     ]  # fmt: skip
 
 
-def chart_json(section: Section, settings: Iterable[Setting]) -> Json:
-    """All variants of a section's chart, by setting and choice. One that fails says so and spares the others."""
+def chart_json(section: Section, comparisons: Iterable[Comparison]) -> Json:
+    """All variants of a section's chart, by comparison and choice. One that fails says so and spares the others."""
     variants: dict[str, Any] = {}
     pickers: dict[str, Any] = {}
-    for setting in settings:
-        options = section.options(setting) if section.options else [("", "")]
+    for comparison in comparisons:
+        options = section.options(comparison) if section.options else [("", "")]
         if section.options:
-            pickers[setting.key] = options
+            pickers[comparison.key] = options
         for value, _ in options:
-            key = f"{setting.key}|{value}" if section.options else setting.key
+            key = f"{comparison.key}|{value}" if section.options else comparison.key
             try:
-                variants[key] = section.draw(setting, value).as_json()
+                variants[key] = section.draw(comparison, value).as_json()
             except Exception as error:  # a file damaged in a way nobody thought of must not cost the page
                 variants[key] = Variant(empty=f"This could not be drawn: {type(error).__name__}: {error}").as_json()
     return {"variants": variants, "pickers": pickers}
 
 
 def in_short(gathered: Gathered) -> dict[str, list[dict[str, str]]]:
-    """For each setting the answers in a few words: best clean, best shifted, least forgotten, fastest."""
+    """For each comparison the answers in a few words: best clean, best shifted, least forgotten, fastest."""
     return {
-        setting.key: [card for question in QUESTIONS if (card := answer(setting, *question))]
-        for setting in gathered.settings
+        comparison.key: [card for question in QUESTIONS if (card := answer(comparison, *question))]
+        for comparison in gathered.comparisons
     }
 
 
@@ -158,20 +159,18 @@ QUESTIONS = (
 
 
 def answer(
-    setting: Setting, figure: str, title: str, scale: float, digits: int, name: str, unit: str, good: int
+    comparison: Comparison, figure: str, title: str, scale: float, digits: int, name: str, unit: str, good: int
 ) -> dict[str, str] | None:
     """Who comes first in a figure, who second, and whether the intervals tell them apart."""
-    from acr.report.estimates import in_words
-
-    ranked = [(group.figure(figure), group.label) for group in setting.contenders]
+    ranked = [(group.estimate(figure), group.label) for group in comparison.contenders]
     ranked = sorted([r for r in ranked if r[0].known], key=lambda r: -good * r[0].mean)
     if not ranked:
         return None
     first, label = ranked[0]
-    value = f"{name} {in_words(first, scale, digits)} {unit}".strip()
+    value = f"{name} {with_interval(first, scale, digits)} {unit}".strip()
     note = "the only one with this figure"
     if len(ranked) > 1:
         second, other = ranked[1]
         apart = {None: "no interval for a single seed", True: "intervals overlap", False: "intervals apart"}
-        note = f"then {other}, {in_words(second, scale, digits)} {unit}; {apart[first.overlaps(second)]}"
+        note = f"then {other}, {with_interval(second, scale, digits)} {unit}; {apart[first.overlaps(second)]}"
     return {"title": title, "label": label, "value": value, "note": note}

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from acr.report.charts import Json, Variant, axis, plain, plot
-from acr.report.estimates import in_words, number, rounded
-from acr.report.groups import Group, Setting
+from acr.report.charts.parts import Json, Variant, axis, plain, plot, rounded
+from acr.report.groups import Comparison, Group
 from acr.report.style import Look
+from acr.report.wording import number, with_interval
 from acr.runs.run import Run
 
 POINTS = 120
 """Points of a line; a longer series is thinned evenly."""
 SERIES = (
     ("loss", "loss", "loss", 3),
-    ("images_per_second", "throughput", "images a second", 0),
+    ("images_per_second", "throughput", "images per second", 0),
     ("rss_mib", "memory of the process", "MiB", 0),
     ("gpu_mib", "memory of the GPU, peak", "MiB", 0),
     ("cpu_percent", "CPU use (100 % is one core)", "%", 0),
@@ -78,16 +78,16 @@ def series_panels(
     return panels
 
 
-def cost(setting: Setting, looks: dict[str, Look]) -> Variant:
-    """Running time as bars, then what was read along the way, a line a method (the run of its lowest seed)."""
-    heads = ["method", "seconds", "images a second", "peak MiB", "parameters", "memory holds"]
+def cost(comparison: Comparison, looks: dict[str, Look]) -> Variant:
+    """Running time as bars, then what was read along the way, one line per method (the run of its lowest seed)."""
+    heads = ["method", "seconds", "images per second", "peak MiB", "parameters", "memory holds"]
     variant = Variant(heads=heads)
     lines, bars = [], []
-    for group in setting.groups:
+    for group in comparison.groups:
         steps, readings = read_series(group.runs[0])
         lines.append((group.label, f"{group.label}, seed {group.seeds[0]}", steps, readings))
         variant.rows.append(cost_row(group, readings))
-        seconds = group.figure("seconds")
+        seconds = group.estimate("seconds")
         bars.append(
             {
                 "type": "bar",
@@ -96,7 +96,7 @@ def cost(setting: Setting, looks: dict[str, Look]) -> Variant:
                 "name": plain(group.label),
                 "x": [rounded(seconds.mean, 1)],
                 "y": [plain(group.label)],
-                "text": [in_words(seconds)],
+                "text": [with_interval(seconds)],
                 "textposition": "auto",
                 "insidetextanchor": "end",
                 "marker": {"color": looks[group.label].color},
@@ -120,7 +120,7 @@ def cost_row(group: Group, readings: dict[str, list[float | None]]) -> list[str]
     size = results.memory.bytes + results.memory.side_bytes
     return [
         group.label,
-        in_words(group.figure("seconds")),
+        with_interval(group.estimate("seconds")),
         number(sum(speed) / len(speed), 0) if speed else "–",
         number(max(held), 0) if held else "–",
         f"{results.parameters:,}",
