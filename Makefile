@@ -27,10 +27,11 @@ $(BIN)/ray: pyproject.toml $(BIN)/pytest
 test-slow: $(BIN)/ray  ## what takes longer: every method killed many times, sweeps on Ray, LaTeX (if there is pdflatex)
 	$(BIN)/pytest -n auto -m slow
 
-lint: $(BIN)/pytest  ## style and types
+lint: $(BIN)/pytest  ## style, types, and the layers that imports must keep to
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 bench: $(BIN)/pytest  ## speed and memory, as ratios inside one run
 	for script in benchmarks/*.py; do $(BIN)/python $$script; done

@@ -4,7 +4,25 @@
     run = acr.run(method="acr", dataset="split-digits")
     run.accuracy["clean"]        # T x T: accuracy on task j after task i
 
-Names are imported when they are first used, so that ``import acr`` is quick and changes nothing in the process.
+Functions and classes:
+
+    run            learn a data set with a method and evaluate it; finds the run again if it is finished
+    resume_run     finish the run in a folder
+    load_run       open a run folder
+    Run            a run: its accuracy matrices, its summary, its files
+    ImageSet       labelled 8-bit images, from arrays, a folder, or a data set of another library
+    TaskStream     a data set split into tasks: `for task in stream`, `stream[:3]`, `len(stream)`
+
+Modules:
+
+    losses         the proxy-based contrastive loss
+    memory         the replay memory: store, policies, balanced quotas
+    metrics        functions of the accuracy matrix: ACC, BWT, forgetting and others
+    networks       encoder and heads
+    shift          the corruptions of the evaluation under shift
+    testing        check_method, for authors of methods
+
+Names are imported when they are first used, so ``import acr`` is quick and changes nothing in the process.
 """
 
 from __future__ import annotations
@@ -15,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 from acr._version import __version__
 
 if TYPE_CHECKING:
-    from acr import losses, memory, metrics, networks
+    from acr import losses, memory, metrics, networks, shift, testing
     from acr.data.images import ImageSet
     from acr.data.stream import TaskStream
     from acr.launch import resume_run, run
@@ -29,10 +47,10 @@ _NAMES = {
     "resume_run": "acr.launch",
     "run": "acr.launch",
 }
-_MODULES = ("losses", "memory", "metrics", "networks")
+_MODULES = ("losses", "memory", "metrics", "networks", "shift", "testing")
 
 __all__ = ["ImageSet", "Run", "TaskStream", "__version__", "load_run", "losses", "memory", "metrics", "networks",
-           "resume_run", "run"]  # fmt: skip
+           "resume_run", "run", "shift", "testing"]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from acr.data import ImageSet
 from acr.data.catalog import CATALOG
-from acr.data.inspect import check, list_datasets
+from acr.data.inspect import check
+from acr.data.listing import list_datasets
 from acr.data.loading import load_dataset
 from acr.data.sheets import draw, draw_views
 from acr.data.splits import at_most, hold_out

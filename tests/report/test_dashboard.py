@@ -16,8 +16,8 @@ from fabricated_runs import make_run
 
 import acr
 from acr.cli import main
-from acr.report.live import Watch
-from acr.report.live_charts import live_panels, matrix_panel
+from acr.report.live.charts import live_panels, matrix_panel
+from acr.report.live.watch import Watch
 
 LIMIT = 60_000
 STAGE = {"event": "stage", "stage": 0, "accuracy": 0.5, "memory": 3, "parts": {"0/1": 3}, "taken": 50,
@@ -97,9 +97,9 @@ def test_a_missing_package_a_missing_folder_and_a_taken_port_are_said(tmp_path, 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        monkeypatch.setattr("acr.report.dashboard.find_spec", lambda name: object())
+        monkeypatch.setattr("acr.report.live.dashboard.find_spec", lambda name: object())
         assert "--port" in said(tmp_path, "--port", taken.getsockname()[1])
-    monkeypatch.setattr("acr.report.dashboard.find_spec", lambda name: None)
+    monkeypatch.setattr("acr.report.live.dashboard.find_spec", lambda name: None)
     assert "[dashboard]" in said(tmp_path)
 
 

@@ -3,7 +3,7 @@
 import pytest
 from fabricated_runs import make_run
 
-from acr.report.page import write_page
+from acr.report.page.render import write_page
 from acr.runs.run import find_runs
 
 SECTIONS = ("overview", "scatter", "stages", "matrices", "corruptions", "classes", "confusion", "memory", "balance",
@@ -71,11 +71,11 @@ def test_the_overview_sorts_and_filters(visit, page_file):
     head.get_by_role("button").press("Enter")
     assert numbers() == sorted(numbers())
     page.select_option("[data-filter=buffer]", "100")
-    assert texts(page, "#overview-table tbody tr:not([hidden]) th") == ["er", "acr"]
+    assert texts(page, "#overview-table tbody tr:not([hidden]) th") == ["ER", "ACR"]
     assert page.locator("#overview-count").inner_text() == "2 of 5 rows"
     page.select_option("[data-filter=buffer]", "")
     page.fill("[data-filter=method]", "FINE")
-    assert texts(page, "#overview-table tbody tr:not([hidden]) th") == ["finetune"]
+    assert texts(page, "#overview-table tbody tr:not([hidden]) th") == ["Fine-tuning"]
 
 
 def test_charts_answer_to_the_pickers(visit, page_file):
@@ -86,15 +86,15 @@ def test_charts_answer_to_the_pickers(visit, page_file):
     page.select_option("#classes [data-picker]", "m0")
     page.wait_for_selector("#classes .plot[data-drawn]")
     assert "after 5" in page.locator("#classes .plot").inner_text()
-    page.locator("#chips button", has_text="finetune").click()
+    page.locator("#chips button", has_text="Fine-tuning").click()
     assert page.locator("#matrices table.heat").count() == 2
-    assert "finetune" not in page.locator("#scatter .plot").inner_text()
-    page.locator("#chips button", has_text="finetune").click()
-    assert "finetune" in page.locator("#scatter .plot").inner_text()
-    page.select_option("#setting", label="split-digits · buffer 100 · sound")
+    assert "Fine-tuning" not in page.locator("#scatter .plot").inner_text()
+    page.locator("#chips button", has_text="Fine-tuning").click()
+    assert "Fine-tuning" in page.locator("#scatter .plot").inner_text()
+    page.select_option("#comparison", label="split-digits · buffer 100 · sound")
     page.wait_for_selector(".plot:not([data-drawn])", state="detached")
     assert "100" in page.locator("#short").inner_text() or page.locator(".card").count() == 4
-    page.select_option("#memory-pick", "er")
+    page.select_option("#memory-pick", "ER")
     assert "records no confidence" in page.locator("#memory-note").inner_text()
 
 

@@ -7,16 +7,17 @@ import yaml
 from fabricated_runs import make_run, make_sweep
 
 from acr.cli import main
-from acr.report import rerun
-from acr.report.class_charts import class_accuracy, class_change
-from acr.report.estimates import estimate
-from acr.report.exports import latex_table
+from acr.report.charts.classes import class_accuracy, class_change
+from acr.report.charts.shift import corruption_estimate, spread
+from acr.report.exports import comparison_table
 from acr.report.figures import write_figures
 from acr.report.groups import gather
-from acr.report.page import leaders
-from acr.report.pictures import TILES, memory_of, share_out
-from acr.report.sections import in_short
-from acr.report.shift_charts import corruption_estimate, spread
+from acr.report.latex import tabular
+from acr.report.page import rerun
+from acr.report.page.pictures import TILES, memory_of, share_out
+from acr.report.page.render import leaders
+from acr.report.page.sections import in_short
+from acr.report.statistics import estimate
 from acr.runs.resolve import make_config
 from acr.runs.run import Run, find_runs
 
@@ -36,20 +37,20 @@ def test_figures_equal_the_runs_own_summaries(sweep):
     for group in gathered.groups:
         for name in ("acc", "bwt", "ood_acc", "ood_bwt", "cv_classes", "seconds"):
             own = [run.summary()[name] for run in group.runs]
-            assert group.figure(name).mean == pytest.approx(np.mean(own), nan_ok=True)
+            assert group.estimate(name).mean == pytest.approx(np.mean(own), nan_ok=True)
         stages = group.estimates("clean", lambda m: m[-1])
         assert [s.mean for s in stages] == pytest.approx(np.mean([r.accuracy["clean"][-1] for r in group.runs], axis=0))
         shifted = [name for name in group.scenarios if name != "clean"]
-        assert corruption_estimate(group, shifted).mean == pytest.approx(group.figure("ood_acc").mean)
+        assert corruption_estimate(group, shifted).mean == pytest.approx(group.estimate("ood_acc").mean)
 
 
-def test_groups_differ_by_seed_alone_and_settings_hold_what_compares(sweep):
+def test_groups_differ_by_seed_alone_and_comparisons_hold_what_compares(sweep):
     gathered = gather(find_runs(sweep))
     assert [(g.label, g.place[1], g.seeds) for g in gathered.groups] == [
-        ("acr", 50, [0, 1, 2]), ("er", 50, [0, 1, 2]), ("acr", 100, [0, 1]), ("er", 100, [0, 1]),
-        ("finetune", 0, [0, 1, 2]),
+        ("ACR", 50, [0, 1, 2]), ("ER", 50, [0, 1, 2]), ("ACR", 100, [0, 1]), ("ER", 100, [0, 1]),
+        ("Fine-tuning", 0, [0, 1, 2]),
     ]  # fmt: skip
-    assert [[g.label for g in s.groups] for s in gathered.settings] == [["acr", "er", "finetune"]] * 2
+    assert [[g.label for g in s.groups] for s in gathered.comparisons] == [["ACR", "ER", "Fine-tuning"]] * 2
     assert sorted(p.state for p in gathered.problems) == ["damaged", "unfinished"]
 
 
@@ -57,7 +58,7 @@ def test_variants_of_a_method_are_not_averaged_and_say_how_they_differ(tmp_path)
     for policy in ("challenging", "hard"):
         make_run(tmp_path / policy, "acr", 0, policy=policy)
     gathered = gather(find_runs(tmp_path))
-    assert [g.label for g in gathered.groups] == ["acr, policy challenging", "acr, policy hard"]
+    assert [g.label for g in gathered.groups] == ["ACR, policy challenging", "ACR, policy hard"]
 
 
 def test_the_same_run_twice_counts_once(tmp_path):
@@ -83,7 +84,7 @@ def test_a_damaged_run_is_listed_and_the_others_are_shown(tmp_path, damage):
     make_run(tmp_path, "acr", 0)
     damage(make_run(tmp_path, "er", 0))
     gathered = gather(find_runs(tmp_path))
-    assert [g.label for g in gathered.groups] == ["acr"]
+    assert [g.label for g in gathered.groups] == ["ACR"]
     assert [p.state for p in gathered.problems] == ["damaged"]
 
 
@@ -159,8 +160,8 @@ def test_tables_for_other_programs(sweep, tmp_path, capsys):
     first = rows[1].split(",")
     assert float(first[rows[0].split(",").index("acc")]) == pytest.approx(gathered.runs[0].summary()["acc"])
     tex = (tmp_path / "tex" / "acc.tex").read_text()
-    assert f"{100 * gathered.groups[0].figure('acc').mean:.1f}" in tex
-    assert tex.count(r"\mathbf") == 2
+    assert f"{100 * gathered.groups[0].estimate('acc').mean:.1f}" in tex
+    assert tex.count(r"\textbf") == 2
 
 
 def test_figures_for_papers(tmp_path):
@@ -186,7 +187,7 @@ def test_a_hundred_seeds_are_one_group(tmp_path):
     make_sweep(tmp_path, ("finetune",), seeds=5, corruptions=())
     gathered = gather(find_runs(tmp_path))
     assert len(gathered.groups) == 1
-    assert gathered.settings[0].scenarios == ["clean"]
+    assert gathered.comparisons[0].scenarios == ["clean"]
 
 
 def test_a_bound_is_shown_but_never_ranked(tmp_path):
@@ -201,6 +202,7 @@ def test_a_bound_is_shown_but_never_ranked(tmp_path):
         assert not set(bounds) & set(ranks)
         assert sorted(ranks.values()) == [1, 2]
     named = {card["label"] for cards in in_short(gathered).values() for card in cards}
-    assert named <= {"acr", "er"}
-    assert latex_table(gathered, "acc", "ACC").count("mathbf") == 1
-    assert "joint" in latex_table(gathered, "acc", "ACC")
+    assert named <= {"ACR", "ER"}
+    text = tabular(comparison_table(gathered, "acc", "ACC"))
+    assert text.count("textbf") == 1
+    assert "Joint training" in text

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from fabricated_runs import LEVEL, make_run
 
-from acr.report.estimates import in_words
 from acr.report.groups import gather
-from acr.report.page import embedded, render, write_page
+from acr.report.page.render import embedded, render, write_page
+from acr.report.wording import with_interval
 from acr.runs.run import find_runs, load_run
 from acr.shift import PAPER_CORRUPTIONS
 
@@ -31,20 +31,20 @@ def page(gathered):
 def test_numbers_on_the_page_are_the_runs_own(gathered, page):
     for group in gathered.groups:
         for name in ("acc", "bwt", "ood_acc"):
-            assert in_words(group.figure(name), 100) in page
+            assert with_interval(group.estimate(name), 100) in page
     charts = data_of(page)["charts"]
     matrix = charts["matrices"]["variants"]["s0|clean"]["panels"][0]["cells"]
-    own = np.mean([run.accuracy["clean"] for run in gathered.settings[0].groups[0].runs], axis=0)
+    own = np.mean([run.accuracy["clean"] for run in gathered.comparisons[0].groups[0].runs], axis=0)
     for i, row in enumerate(matrix):
         for j, value in enumerate(row):
             assert value is None if j > i else value == pytest.approx(100 * own[i, j], abs=0.051)
     shifted = charts["scatter"]["variants"]["s0"]["panels"][0]["data"][2]
-    assert shifted["y"][0] == pytest.approx(100 * gathered.settings[0].groups[0].figure("ood_acc").mean, abs=0.01)
+    assert shifted["y"][0] == pytest.approx(100 * gathered.comparisons[0].groups[0].estimate("ood_acc").mean, abs=0.01)
 
 
 def test_confusion_adds_up_over_seeds(gathered, page):
     cells = data_of(page)["charts"]["confusion"]["variants"]["s0|clean"]["panels"][0]["cells"]
-    runs = gathered.settings[0].groups[0].runs
+    runs = gathered.comparisons[0].groups[0].runs
     summed = np.sum([run.results.stages[-1].scenarios["clean"].confusion for run in runs], axis=0)
     np.testing.assert_allclose(cells, 100 * summed / summed.sum(1, keepdims=True), atol=0.051)
 
@@ -84,7 +84,7 @@ def test_names_from_outside_are_text(tmp_path):
     assert "<i>mine" not in body
     assert "\u2028" not in body
     data = data_of(page)
-    assert data["memories"]["acr"]["groups"][0]["name"] == NASTY
+    assert data["memories"]["ACR"]["groups"][0]["name"] == NASTY
     assert "&lt;script&gt;" in json.dumps(data["charts"]["classes"])
     assert "🦊" in page
 
@@ -121,7 +121,7 @@ def test_joint_training_has_a_last_row_only(tmp_path):
     make_run(tmp_path, "acr", 0)
     page = render(gather(find_runs(tmp_path)))
     assert "This could not be drawn" not in page
-    assert "joint" in page
+    assert "Joint training" in page
 
 
 def test_a_real_run_makes_a_page(tmp_path):
@@ -130,8 +130,8 @@ def test_a_real_run_makes_a_page(tmp_path):
     run = acr.run(method="acr", out=tmp_path, epochs=2, width=2, ood_every="never", buffer_size=20)
     path = write_page([run], tmp_path / "page.html")
     page = path.read_text(encoding="utf-8")
-    assert in_words(gather([run]).groups[0].figure("acc"), 100) in page
+    assert with_interval(gather([run]).groups[0].estimate("acc"), 100) in page
     charts = data_of(page)["charts"]
     assert charts["confidence"]["variants"]["s0|m0"]["panels"]
     assert charts["cost"]["variants"]["s0"]["panels"]
-    assert sum(len(g["variance"]) for g in data_of(page)["memories"]["acr"]["groups"]) == 20
+    assert sum(len(g["variance"]) for g in data_of(page)["memories"]["ACR"]["groups"]) == 20

@@ -13,12 +13,14 @@ from rich.console import Console
 from scipy import stats
 
 from acr.cli import main
-from acr.report.statistics import half_width, paired_p
-from acr.reproduce.cells import Cell, PaperTable, Sample, mean_cell, printed
+from acr.report.formats import print_table, to_csv, to_markdown
+from acr.report.latex import document, table_environments
+from acr.report.statistics import estimate, paired_p
+from acr.report.tables import Cell, ResultTable, mean_cell
+from acr.reproduce.cells import PlannedRun, printed
 from acr.reproduce.figures import interval, shown_seeds
-from acr.reproduce.formats import document, print_table, to_csv, to_latex, to_markdown
 from acr.reproduce.layouts import LAYOUTS, readings
-from acr.reproduce.plan import RECIPES, Plan, find_samples, make_plan, names, write_reproduction
+from acr.reproduce.plan import RECIPES, Plan, find_planned_runs, make_plan, names, write_reproduction
 from acr.runs.resolve import make_config
 from acr.runs.run import load_run
 from acr.runs.writer import folder_name
@@ -30,7 +32,7 @@ FIGURES = {"stages", "sensitivity", "ood", "time", "resources"}
 def make(out, method, seed, final, *, dataset="split-cifar100", buffer_size=500, **made_up):
     config = make_config({"method": method, "dataset": dataset, "buffer_size": buffer_size, "seed": seed, "out": out})
     fabricate(config, final, **made_up)
-    return Sample(config, load_run(out / folder_name(config)))
+    return PlannedRun(config, load_run(out / folder_name(config)))
 
 
 def cell(table, row, column, group=""):
@@ -53,8 +55,8 @@ def fill(plan, skip=lambda config: False):
 
 def test_interval_and_paired_test_by_hand():
     values = [29.0, 31.0, 30.5]
-    assert half_width(values) == pytest.approx(4.303 * np.std(values, ddof=1) / math.sqrt(3), rel=1e-3)
-    assert math.isnan(half_width([1.0]))
+    assert estimate(values).half == pytest.approx(4.303 * np.std(values, ddof=1) / math.sqrt(3), rel=1e-3)
+    assert math.isnan(estimate([1.0]).half)
     ours, theirs = {0: 30.0, 1: 31.0, 2: 35.0, 9: 1.0}, {0: 29.0, 1: 28.0, 2: 33.0, 7: 5.0}
     d = np.array([1.0, 3.0, 2.0])  # the seeds both have
     t = d.mean() / (d.std(ddof=1) / math.sqrt(3))
@@ -72,7 +74,7 @@ def test_means_of_cells_go_seed_by_seed():
 
 
 def test_ranks_follow_what_is_shown():
-    table = PaperTable("t", "t", [("", name) for name in "abcde"], [("", "x")])
+    table = ResultTable("t", "t", [("", name) for name in "abcde"], [("", "x")])
     for i, value in enumerate([10.001, 10.0, 12.0, 3.0]):
         table.cells[i, 0] = Cell({0: value})
     table.cells[4, 0] = Cell({})
@@ -93,7 +95,9 @@ def test_acc_and_bwt_tables_by_hand(tmp_path):
         make(tmp_path, "er", 0, 0.200, drop=0.6, ood=0.15),
         make(tmp_path, "er", 1, 0.210, drop=0.6, ood=0.15),
         make(tmp_path, "gem", 0, 0.100),
-        Sample(make_config({"method": "er", "dataset": "split-cifar100", "buffer_size": 1000, "out": tmp_path}), None),
+        PlannedRun(
+            make_config({"method": "er", "dataset": "split-cifar100", "buffer_size": 1000, "out": tmp_path}), None
+        ),
     ]
     (acc,) = LAYOUTS["acc"](samples)
     place, iid, ood = ("Split CIFAR-100", "B = 500"), "i.i.d.", "OOD"
@@ -129,7 +133,7 @@ def test_balance_policies_and_sensitivity_by_hand(tmp_path):
         values = {"method": "acr", "dataset": "split-cifar100", "buffer_size": 500, "seed": seed, "policy": name}
         config = make_config({**values, **options, "out": tmp_path / "b"})
         fabricate(config, final, ood=final / 2)
-        return Sample(config, load_run(config.out / folder_name(config)))
+        return PlannedRun(config, load_run(config.out / folder_name(config)))
 
     samples = [policy("reservoir", 0, 0.2), policy("hard", 0, 0.1), policy("challenging", 0, 0.3)]
     (table,) = LAYOUTS["policies"](samples)
@@ -191,8 +195,8 @@ def test_time_and_resources_by_hand(tmp_path):
 
 
 def small_table():
-    table = PaperTable("t", "Accuracy (%)", [("i.i.d.", "ER"), ("i.i.d.", "A_B"), ("i.i.d.", "ACR")],
-                       [("Split & more", "B = 5"), ("Split & more", "mean")])  # fmt: skip
+    table = ResultTable("t", "Accuracy (%)", [("i.i.d.", "ER"), ("i.i.d.", "A_B"), ("i.i.d.", "ACR")],
+                       [("Split & more", "B = 5"), ("Split & more", "mean")], reference="ACR")  # fmt: skip
     rows = [({0: 20.0, 1: 22.0}, 25.0), ({}, 30.0), ({0: 30.0, 1: 31.0}, None)]
     for i, (values, known) in enumerate(rows):
         table.cells[i, 0] = Cell(values, known)
@@ -225,7 +229,7 @@ def test_markdown_csv_and_terminal_say_the_same(capsys):
 
 
 def test_latex_marks_and_escapes():
-    text = to_latex(small_table())
+    text = table_environments(small_table())
     assert r"ACR & \textbf{30.50}\,{\scriptsize$\pm$6.35} &" in text
     assert r"ER & \underline{21.00}" in text
     assert r"A\_B & missing" in text
@@ -313,7 +317,7 @@ def test_the_same_runs_give_the_same_files(tmp_path):
 def test_samples_are_found_by_identity(tmp_path):
     configs = find_recipe("policies", RECIPES).at_scale("quick").expand(out=tmp_path / "runs")
     fill(Plan("policies", "quick", "", {"sound": configs[:3]}, None))
-    assert [sample.run is not None for sample in find_samples(configs)] == [True] * 3 + [False] * 5
+    assert [sample.run is not None for sample in find_planned_runs(configs)] == [True] * 3 + [False] * 5
 
 
 def test_reproduce_command_on_finished_runs_has_nothing_to_do(tmp_path, capsys):

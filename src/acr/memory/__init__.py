@@ -1,7 +1,8 @@
 """The replay memory: a store of images, and the policies that decide what it holds."""
 
+from acr.memory import policies
 from acr.memory.buffer import Buffer
 from acr.memory.confidence import ConfidenceTable
 from acr.memory.quotas import balanced_quotas
 
-__all__ = ["Buffer", "ConfidenceTable", "balanced_quotas"]
+__all__ = ["Buffer", "ConfidenceTable", "balanced_quotas", "policies"]

@@ -91,7 +91,7 @@ def make_plan(
     return Plan(name, scale, recipe.title, configs, recipe.jobs)
 
 
-def find_runs_of(configs: Sequence[RunConfig]) -> list[PlannedRun]:
+def find_planned_runs(configs: Sequence[RunConfig]) -> list[PlannedRun]:
     """The runs of these configs, those that are there and finished with their results."""
     jobs = [Job(placed(config)) for config in configs]
     return [PlannedRun(job.config, load_run(job.folder) if is_finished(job) else None) for job in jobs]
@@ -104,7 +104,7 @@ def write_reproduction(plan: Plan, out: Path) -> Reproduction:
     written: list[Path] = []
     figures: list[str] = []
     for protocol, configs in plan.configs.items():
-        planned = find_runs_of(configs)
+        planned = find_planned_runs(configs)
         own = LAYOUTS[plan.name](planned)
         suffix = f"-{protocol}" if len(plan.configs) > 1 else ""
         for table in own:

@@ -114,7 +114,7 @@ def overview(gathered: Gathered) -> list[dict[str, Any]]:
             text = with_interval(value, COLUMNS[name].scale, COLUMNS[name].digits)
             sort = "" if math.isnan(value.mean) else repr(value.mean)
             cells.append({"text": text, "sort": sort, "rank": ranks[name].get(place, 0)})
-        rows.append({"label": group.label, "dataset": dataset, "buffer": size, "protocol": protocol,
+        rows.append({"label": group.label, "method": group.method, "dataset": dataset, "buffer": size, "protocol": protocol,
                      "seeds": group.seeds, "cells": cells})  # fmt: skip
     return rows
 
