@@ -8,7 +8,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from fabricated_samples import fabricate
+from hand_worked_runs import fabricate
 from rich.console import Console
 from scipy import stats
 

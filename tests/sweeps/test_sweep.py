@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from fabricated_samples import fabricate
+from hand_worked_runs import fabricate
 
 import acr
 from acr.cli import main

@@ -253,7 +253,7 @@ def resources(planned: PlannedRuns) -> list[ResultTable]:
         table.cells[i, 1] = Cell(cpu, printed("running_time", "cpu_percent", method=method, **case))
     table.notes.append("CPU use: 100 % is one core. Memory at step 5,000, or at the end of a shorter run.")
     if not on_gpu:
-        table.notes.append("Without a GPU this is the memory of the whole process; the paper's figure is GPU memory.")
+        table.notes.append("Without a GPU this is the memory of the whole process; the paper's number is GPU memory.")
     return [table.finish()]
 
 

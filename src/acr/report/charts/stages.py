@@ -18,11 +18,11 @@ PANELS: tuple[tuple[str, str, str, Callable[[Matrix], Any]], ...] = (
     ("change since learned", "task", "points", metrics.final_transfer),
     ("BWT by stage", "stage", "BWT (points)", metrics.stage_backward_transfer),
 )
-"""Title, what runs along x, what runs along y, and the row of figures of a matrix: the four kinds of stage panel."""
+"""Title, what runs along x, what runs along y, and the row of numbers of a matrix: the four kinds of stage panel."""
 
 
 def stages(comparison: Comparison, looks: dict[str, Look]) -> Variant:
-    """Eight panels: the four kinds of figure, on clean images and on shifted ones."""
+    """Eight panels: the four kinds of panel, on clean images and on shifted ones."""
     variant = Variant(heads=["panel", "method"])
     width = max(group.tasks for group in comparison.groups)
     letters = iter("abcdefgh")

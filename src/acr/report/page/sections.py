@@ -8,6 +8,7 @@ from typing import Any
 
 from acr.report.charts import classes, cost, memory, shift, stages
 from acr.report.charts.parts import Json, Variant
+from acr.report.columns import COLUMNS
 from acr.report.groups import Comparison, Gathered
 from acr.report.style import Look
 from acr.report.wording import scenario_in_words, with_interval
@@ -150,27 +151,27 @@ def in_short(gathered: Gathered) -> dict[str, list[dict[str, str]]]:
 
 
 QUESTIONS = (
-    ("acc", "Best on clean images", 100, 1, "ACC", "%", 1),
-    ("ood_acc", "Best under shift", 100, 1, "ACC", "%", 1),
-    ("bwt", "Keeps most of the old", 100, 1, "BWT", "points", 1),
-    ("seconds", "Fastest", 1, 1, "", "s", -1),
+    ("acc", "Best on clean images", "ACC", "%"),
+    ("ood_acc", "Best under shift", "ACC", "%"),
+    ("bwt", "Keeps most of the old", "BWT", "points"),
+    ("seconds", "Fastest", "", "s"),
 )
-"""Figure, title, scale, digits, name, unit, and whether high (1) or low (-1) is good."""
+"""Name in a summary, title, word before the number, unit."""
 
 
-def answer(
-    comparison: Comparison, figure: str, title: str, scale: float, digits: int, name: str, unit: str, good: int
-) -> dict[str, str] | None:
-    """Who comes first in a figure, who second, and whether the intervals tell them apart."""
-    ranked = [(group.estimate(figure), group.label) for group in comparison.contenders]
-    ranked = sorted([r for r in ranked if r[0].known], key=lambda r: -good * r[0].mean)
+def answer(comparison: Comparison, name: str, title: str, word: str, unit: str) -> dict[str, str] | None:
+    """Who comes first in a number, who second, and whether the intervals tell them apart."""
+    column = COLUMNS[name]
+    ranked = [(group.estimate(name), group.label) for group in comparison.contenders]
+    ranked = sorted([r for r in ranked if r[0].known], key=lambda r: r[0].mean, reverse=not column.low_is_good)
     if not ranked:
         return None
     first, label = ranked[0]
-    value = f"{name} {with_interval(first, scale, digits)} {unit}".strip()
-    note = "the only one with this figure"
+    value = f"{word} {with_interval(first, column.scale, column.digits)} {unit}".strip()
+    note = "the only one with this number"
     if len(ranked) > 1:
         second, other = ranked[1]
         apart = {None: "no interval for a single seed", True: "intervals overlap", False: "intervals apart"}
-        note = f"then {other}, {with_interval(second, scale, digits)} {unit}; {apart[first.overlaps(second)]}"
+        shown = with_interval(second, column.scale, column.digits)
+        note = f"then {other}, {shown} {unit}; {apart[first.overlaps(second)]}"
     return {"title": title, "label": label, "value": value, "note": note}
