@@ -114,8 +114,8 @@ def overview(gathered: Gathered) -> list[dict[str, Any]]:
             text = with_interval(value, COLUMNS[name].scale, COLUMNS[name].digits)
             sort = "" if math.isnan(value.mean) else repr(value.mean)
             cells.append({"text": text, "sort": sort, "rank": ranks[name].get(place, 0)})
-        rows.append({"label": group.label, "method": group.method, "dataset": dataset, "buffer": size, "protocol": protocol,
-                     "seeds": group.seeds, "cells": cells})  # fmt: skip
+        place_of = {"dataset": dataset, "buffer": size, "protocol": protocol}
+        rows.append({"label": group.label, "method": group.method, **place_of, "seeds": group.seeds, "cells": cells})
     return rows
 
 
