@@ -149,7 +149,7 @@ class MetaSP(MemoryMethod):
         chosen = incoming[: len(slots)]
         images, labels, unknown = self.store.images[chosen], self.store.labels[chosen], torch.full(slots.shape, UNKNOWN)
         self.buffer.write(slots, images, labels, task.index, influence=unknown, visits=torch.zeros(len(slots)))
-        # The next task measures the influence of every stored sample anew.
+        # The next task measures the influence of every stored sample again.
         self.buffer.column("influence").fill_(UNKNOWN)
         self.buffer.column("visits").zero_()
         self.buffer.seen += len(task)

@@ -26,7 +26,7 @@ def draw(
     constants: str = "imagenet-c",
     seed: int = 0,
 ) -> Image.Image:
-    """A labelled sheet, as a picture. The arguments are those of ``corrupt``.
+    """A labelled sheet of uint8 N x C x H x W images; the other arguments are as in ``corrupt``.
 
     Row r shows image r modulo the number of images, with its position as its index.
     """

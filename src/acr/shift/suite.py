@@ -81,14 +81,14 @@ def build_suite(
     size = len(spec) * test.images.nbytes
     digest = hashlib.blake2b(np.ascontiguousarray(test.images).data, digest_size=16).hexdigest()
     entries: dict[str, Entry] = {}
-    told = False
+    announced = False
 
-    def tell() -> None:
-        nonlocal told
-        if not told and not quiet:
+    def announce() -> None:
+        nonlocal announced
+        if not announced and not quiet:
             amount = f"{len(spec)} x {len(test):,} images, {size / 2**20:,.0f} MiB"
             print(f"Corrupting the test images of {name} once for all runs: {amount} in {folder}", file=sys.stderr)
-        told = True
+        announced = True
 
     many = len(spec) * len(test) >= FEW and cores() > 1
     with (
@@ -108,7 +108,7 @@ def build_suite(
             }
 
             def build(writer: Writer, corruption: str = corruption, severity: int = severity) -> None:
-                tell()
+                announce()
                 writer.create("images", test.images.shape, np.uint8)
                 corrupter.corrupt(writer.path("images"), (corruption, severity, spec.constants), advance)
 
