@@ -98,8 +98,8 @@ class ACR(ReplayMethod):
         # stored images. A batch of b images becomes 2b, or 4b with a replay batch of the same size.
         groups = [self.with_second_view(images, labels, part) for part, (images, labels) in enumerate(groups)]
 
-        # Algorithm 1, step 4: the embeddings z, in the order x¹, x², m¹, m². With separate passes batch norm has its own
-        # statistics for current and for memory images; with a joint pass it computes them over both together.
+        # Algorithm 1, step 4: the embeddings z, in the order x¹, x², m¹, m². In separate passes batch norm has separate
+        # statistics for current and for memory images; in a joint pass it computes them over both together.
         if self.options.passes == "separate":
             embeddings = torch.cat([self.network.features(images) for images, _ in groups])
         else:
