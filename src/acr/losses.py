@@ -11,7 +11,7 @@ from torch import Tensor
 from acr.errors import InputError
 
 NORM_FLOOR = 1e-6
-"""Added to a length before dividing by it."""
+"""Added to the length of a vector before dividing by it."""
 
 
 def unit(vectors: Tensor) -> Tensor:
@@ -26,32 +26,43 @@ def proxy_contrastive_loss(
     temperature: float = 0.09,
     denominator: Literal["counted", "set"] = "counted",
 ) -> Tensor:
-    r"""The proxy-based contrastive loss of ACR (and of PCR, Lin et al. 2023): anchors are samples, the others proxies.
+    """The proxy-based contrastive loss of ACR (and of PCR, Lin et al. 2023): samples are contrasted with class proxies.
 
     With n_c samples of class c in the batch, f̂ and ŵ of unit length and τ the temperature,
 
         L = (1/N) Σ_i [ log Σ_{c: n_c>0} n_c · exp(f̂_i·ŵ_c/τ) − f̂_i·ŵ_{y_i}/τ ].
 
-    ``denominator="counted"`` has the multiplicity n_c, each occurrence of a class being one proxy in the sum;
-    ``"set"`` takes every class present once (n_c → 1), as the paper's formula reads. Classes absent from the batch get
-    no gradient. The sum runs over the classes present: N x C products, never N x N.
+    Classes that are absent from the batch get no gradient. The sum runs over the C classes present, so N x C products
+    are formed, never N x N.
+
+    Args:
+        embeddings: f, N x features; they need not have unit length.
+        labels: y, N classes.
+        proxies: w, K x features, one per class; likewise.
+        temperature: τ.
+        denominator: ``counted`` keeps the factor n_c, so that each occurrence of a class is one proxy in the sum;
+            ``set`` takes every class present once (n_c → 1), as in the paper's formula.
+
+    Returns a scalar.
 
     >>> f = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     >>> round(float(proxy_contrastive_loss(f, torch.tensor([0, 1]), f, temperature=1.0)), 4)
     0.3133
     """
     if denominator not in ("counted", "set"):
-        raise InputError(f"The denominator is 'counted' or 'set'; got {denominator!r}.")
+        raise InputError(f"The denominator must be 'counted' or 'set'; got {denominator!r}.")
     present, position, counts = torch.unique(labels, return_inverse=True, return_counts=True)
+    # f̂_i·ŵ_c/τ for the classes present.
     logits = unit(embeddings) @ unit(proxies[present]).T / temperature
     own = logits.gather(1, position[:, None]).squeeze(1)
+    # n_c·exp(a) = exp(a + log n_c)
     if denominator == "counted":
         logits = logits + counts.to(logits.dtype).log()
     return (torch.logsumexp(logits, dim=1) - own).mean()
 
 
 def masked_cross_entropy(logits: Tensor, labels: Tensor, columns: Tensor) -> Tensor:
-    """Mean cross-entropy as if only these output columns existed."""
+    """Mean cross-entropy over the output columns ``columns`` only, for n x K ``logits`` and n ``labels``; a scalar."""
     mask = torch.full((logits.shape[1],), float("-inf"), device=logits.device, dtype=logits.dtype)
     mask[columns] = 0.0
     return F.cross_entropy(logits + mask, labels)

@@ -1,7 +1,7 @@
 """Metrics as pure functions of the accuracy matrix.
 
-``matrix[i][j]`` is the accuracy on task j after learning task i, T x T, NaN above the diagonal; the unit is kept (give
-fractions, get fractions). All are named after what defined them; none is called just "average".
+``matrix[i][j]`` is the accuracy α_{i,j} on task j after learning task i, T x T, NaN above the diagonal. The unit is
+kept: fractions give fractions. Each metric has the name given by the paper that defined it; none is just "average".
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Array = npt.NDArray[np.float64]
 def _square(matrix: npt.ArrayLike) -> Array:
     values = np.asarray(matrix, dtype=np.float64)
     if values.ndim != 2 or values.shape[0] != values.shape[1] or values.size == 0:
-        raise InputError(f"An accuracy matrix is T x T, a row a stage; got shape {values.shape}.")
+        raise InputError(f"An accuracy matrix must be T x T, with one row per stage; got shape {values.shape}.")
     return values
 
 
 def average_accuracy(matrix: npt.ArrayLike) -> float:
-    """ACC = (1/T) Σ_j α_{T,j}: mean accuracy over all tasks after the last (Lopez-Paz and Ranzato 2017).
+    """ACC = (1/T) Σ_j α_{T,j}: mean accuracy over all tasks after the last one (Lopez-Paz and Ranzato 2017).
 
     >>> average_accuracy([[0.9, float("nan")], [0.5, 0.7]])
     0.6
@@ -33,7 +33,7 @@ def average_accuracy(matrix: npt.ArrayLike) -> float:
 def backward_transfer(matrix: npt.ArrayLike) -> float:
     """BWT = (1/(T-1)) Σ_{j<T} (α_{T,j} − α_{j,j}); negative where old tasks are forgotten (Lopez-Paz and Ranzato 2017).
 
-    NaN for a single task, and where the diagonal is not there (joint training).
+    NaN for a single task, and where the diagonal is missing (joint training).
 
     >>> round(backward_transfer([[0.9, float("nan")], [0.5, 0.7]]), 3)
     -0.4
@@ -43,7 +43,7 @@ def backward_transfer(matrix: npt.ArrayLike) -> float:
 
 
 def final_transfer(matrix: npt.ArrayLike) -> Array:
-    """β_{T,j} = α_{T,j} − α_{j,j} for every task j before the last."""
+    """β_{T,j} = α_{T,j} − α_{j,j} for every task j before the last, T − 1 values."""
     values = _square(matrix)
     return (values[-1] - values.diagonal())[:-1]
 
@@ -78,7 +78,9 @@ def average_incremental_accuracy(matrix: npt.ArrayLike) -> float:
 
 
 def forgetting(matrix: npt.ArrayLike) -> float:
-    """F = (1/(T-1)) Σ_{j<T} (max_{j≤l<T} α_{l,j} − α_{T,j}): loss since the best stage (Chaudhry et al. 2018).
+    """F = (1/(T-1)) Σ_{j<T} (max_{j≤l<T} α_{l,j} − α_{T,j}): drop from the best stage (Chaudhry et al. 2018).
+
+    NaN for a single task, and where the diagonal is missing.
 
     >>> round(forgetting([[0.9, np.nan, np.nan], [0.95, 0.7, np.nan], [0.5, 0.6, 0.8]]), 3)
     0.275
@@ -91,9 +93,10 @@ def forgetting(matrix: npt.ArrayLike) -> float:
 
 
 def coefficient_of_variation(counts: npt.ArrayLike) -> float:
-    """CV = 100 · std/mean of counts, in percent, with the population's standard deviation.
+    """CV = 100 · std/mean of ``counts``, in percent, with the population standard deviation.
 
-    The paper's measure of balance, of the classes or of the tasks in the final memory: 0 is exact balance.
+    The paper's measure of balance. ``counts`` are samples per class, or per task, in the final memory; 0 is exact
+    balance.
 
     >>> round(coefficient_of_variation([2, 3, 2, 3]), 1)
     20.0
@@ -107,7 +110,12 @@ def coefficient_of_variation(counts: npt.ArrayLike) -> float:
 def expected_calibration_error(counts: npt.ArrayLike, confidence_sums: npt.ArrayLike, correct: npt.ArrayLike) -> float:
     """ECE = Σ_b (n_b/n) |acc_b − conf_b| over bins b of predicted confidence (Guo et al. 2017).
 
-    ``counts``: predictions in each bin; ``confidence_sums``: sum of their confidences; ``correct``: how many are right.
+    Args:
+        counts: number of predictions in each bin.
+        confidence_sums: sum of their confidences.
+        correct: how many of them are correct.
+
+    Returns a fraction; NaN if there are no predictions.
 
     >>> expected_calibration_error([10, 10], [2.0, 9.0], [2, 5])
     0.2

@@ -1,8 +1,8 @@
-"""Randomness as a function of a key, never a state that somebody else may have advanced.
+"""Randomness as a function of a key, never a state that other code may have advanced.
 
 A draw belongs to a key such as ``(seed, "shuffle", task, epoch)``. Two runs that ask for the same key get the same
 numbers, whatever else they did before: evaluating more often, logging, or being interrupted changes nothing.
-All generators live on the CPU, so that a run draws the same numbers on every device.
+All generators are on the CPU, so that a run draws the same numbers on every device.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def generator(*key: Key) -> torch.Generator:
 
 @dataclass(frozen=True)
 class Position:
-    """Where a run stands, and the source of every draw it makes there: the same position always gives the same draws.
+    """A position in a run, and the source of every draw made there: the same position always gives the same draws.
 
-    All count from 0; ``step`` counts inside an epoch.
+    ``task``, ``epoch`` (within the task) and ``step`` (within the epoch) count from 0.
     """
 
     seed: int
@@ -47,13 +47,13 @@ class Position:
     step: int = 0
 
     def generator(self, purpose: str, *more: Key) -> torch.Generator:
-        """A fresh generator for this purpose here; ``more`` tells several draws for one purpose apart."""
+        """A fresh generator for this purpose; ``more`` extends the key where one purpose needs several draws."""
         return generator(self.seed, purpose, self.task, self.epoch, self.step, *more)
 
 
 @contextmanager
 def keyed_global(*key: Key) -> Iterator[None]:
-    """For code that only knows torch's global generator (layer initialisation): seed it here, restore it after."""
+    """Seed torch's global generator by a key, and restore it afterwards: for code that uses no other generator."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key_to_seed(*key))
         yield

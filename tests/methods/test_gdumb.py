@@ -107,5 +107,5 @@ def test_a_last_task_must_be_known_to_fit_after_it():
 
 
 def test_rates_the_wrong_way_round_are_refused():
-    with pytest.raises(InputError, match="lies above --fit-learning-rate"):
+    with pytest.raises(InputError, match="is above --fit-learning-rate"):
         make_config({"method": "gdumb", "fit_min_learning_rate": 0.1})

@@ -1,4 +1,4 @@
-"""The replay memory: a store of images, and the policies that decide what it holds."""
+"""The replay memory: a buffer of images, and the policies that decide what it holds."""
 
 from acr.memory import policies
 from acr.memory.buffer import Buffer

@@ -1,4 +1,4 @@
-"""The store: a fixed number of 8-bit images with label, task and further columns."""
+"""The buffer: a fixed number of slots for 8-bit images with label, task and further columns."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from acr.errors import InputError
 class Buffer:
     """At most ``capacity`` samples. Slots ``0 .. len(buffer)-1`` are filled.
 
-    ``labels`` are output columns of the network, ``tasks`` the number of the task a sample came from. ``columns``
-    names further values a method keeps with each sample (logits, scores), with the shape of one value.
-    Storage is allocated once, on the CPU, and is uint8: 3,072 bytes for a 32x32 colour image.
+    ``image_shape`` is C x H x W. ``columns`` maps the names of further values that a method keeps with each sample
+    (logits, scores) to the shape of one value. ``labels`` are output columns of the network, and ``tasks`` the numbers
+    of the tasks that the samples came from. Storage is allocated once, on the CPU, with images in uint8: 3,072 bytes
+    for a 32x32 colour image.
     """
 
     def __init__(
@@ -29,7 +30,7 @@ class Buffer:
             raise InputError(f"A replay memory holds one sample or more; got a buffer size of {capacity}.")
         self.capacity = capacity
         self.seen = 0
-        """How many samples have been offered to it (the reservoir's counter)."""
+        """Number of samples offered so far (the reservoir's counter)."""
         self._filled = 0
         self._images = torch.zeros((capacity, *image_shape), dtype=torch.uint8)
         self._labels = torch.zeros(capacity, dtype=torch.int64)
@@ -41,7 +42,7 @@ class Buffer:
 
     @property
     def images(self) -> Tensor:
-        """The stored images (a view of the store, not a copy)."""
+        """The stored images, n x C x H x W (a view of the storage, not a copy)."""
         return self._images[: self._filled]
 
     @property
@@ -51,7 +52,7 @@ class Buffer:
 
     @property
     def tasks(self) -> Tensor:
-        """Tasks the stored images came from."""
+        """Numbers of the tasks that the stored images came from."""
         return self._tasks[: self._filled]
 
     @property
@@ -60,17 +61,20 @@ class Buffer:
         return tuple(self._columns)
 
     def column(self, name: str) -> Tensor:
-        """A further column, one row a stored image."""
+        """A further column, one row per stored image."""
         return self._columns[name][: self._filled]
 
     @property
     def nbytes(self) -> int:
-        """Bytes the store takes, filled or not."""
+        """Bytes of storage, filled or not."""
         parts = [self._images, self._labels, self._tasks, *self._columns.values()]
         return sum(part.numel() * part.element_size() for part in parts)
 
     def write(self, slots: Tensor, images: Tensor, labels: Tensor, task: int | Tensor, **columns: Tensor) -> None:
-        """Put samples into slots, overwriting what is there. Slots past the filled ones must continue them."""
+        """Write one sample to each of ``slots``, overwriting what is there. New slots must continue the filled ones.
+
+        ``task`` is one number for all samples or one per sample; ``columns`` have one row per sample.
+        """
         if slots.numel() == 0:
             return
         top = int(slots.max()) + 1
@@ -80,7 +84,7 @@ class Buffer:
             raise InputError(f"This memory keeps the columns {sorted(self._columns)}; got {sorted(columns)}.")
         new = torch.unique(slots[slots >= self._filled])
         if len(new) != max(0, top - self._filled):
-            raise InputError(f"Writing slot {top - 1} would leave a gap behind slot {self._filled - 1}.")
+            raise InputError(f"Writing slot {top - 1} would leave a gap after slot {self._filled - 1}.")
         self._images[slots] = images.to("cpu")
         self._labels[slots] = labels.to("cpu")
         self._tasks[slots] = torch.as_tensor(task)
@@ -89,7 +93,7 @@ class Buffer:
         self._filled = max(self._filled, top)
 
     def append(self, images: Tensor, labels: Tensor, task: int | Tensor, **columns: Tensor) -> None:
-        """Add samples behind the stored ones."""
+        """Add samples after the stored ones; the arguments are those of ``write``."""
         self.write(torch.arange(self._filled, self._filled + len(images)), images, labels, task, **columns)
 
     def keep(self, slots: Tensor) -> None:
@@ -100,15 +104,15 @@ class Buffer:
         self._filled = n
 
     def widen(self, name: str, width: int, fill: float = float("nan")) -> None:
-        """Give every value of a column of vectors ``width`` entries, the new ones filled: the classes have grown."""
+        """Extend a column of vectors to ``width`` entries per sample, new ones set to ``fill``: for added classes."""
         old = self._columns[name]
         self._columns[name] = torch.full((self.capacity, width), fill)
         self._columns[name][:, : old.shape[1]] = old
 
     def draw(self, size: int, generator: torch.Generator) -> Tensor:
-        """Slots of up to ``size`` stored samples, uniform without replacement.
+        """Slots of up to ``size`` stored samples, uniform without replacement, in random order.
 
-        Floyd's algorithm: as many draws as samples wanted, so the cost does not grow with the memory.
+        Floyd's algorithm needs only one draw per sample, so the cost does not grow with the memory.
         """
         filled, size = self._filled, min(size, self._filled)
         tops = torch.arange(filled - size, filled)
@@ -120,7 +124,7 @@ class Buffer:
         return torch.tensor(list(chosen), dtype=torch.int64)[order]
 
     def state_dict(self) -> dict[str, Any]:
-        """Filled slots and the counter."""
+        """The filled slots and the counter."""
         columns = {name: values[: self._filled].clone() for name, values in self._columns.items()}
         return {
             "seen": self.seen,
@@ -131,7 +135,7 @@ class Buffer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Back to a saved state."""
+        """Restore a saved state."""
         self._filled = 0
         columns = {name: state["columns"][name] for name in self._columns}
         for name, values in columns.items():

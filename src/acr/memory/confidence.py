@@ -1,7 +1,7 @@
-"""How sure the model was of each training sample's own class, over the first epochs of a task.
+"""The model's confidence in each training sample's own class, over the first epochs of a task.
 
-A sample whose confidence varies much lies near a decision boundary; the paper keeps those (its equations for the
-mean and the variance of the confidence over E epochs).
+Γ_e = softmax(s(x))_y is the confidence of a sample (x, y) in epoch e. A sample whose confidence varies much is near a
+decision boundary; the paper keeps those, by the variance σ² of Γ_1..Γ_E.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from torch import Tensor
 
 
 class ConfidenceTable:
-    """One row a sample of the current task, one column an epoch."""
+    """Γ_e, one row per sample of the current task and one column per epoch; NaN where nothing was recorded."""
 
     def __init__(self, samples: int, epochs: int) -> None:
         self.values = torch.full((samples, epochs), float("nan"), dtype=torch.float32)
 
     @property
     def epochs(self) -> int:
-        """The paper's E: how many epochs are recorded."""
+        """E, the number of epochs that are recorded."""
         return self.values.shape[1]
 
     def record(self, epoch: int, indices: Tensor, confidence: Tensor) -> None:
-        """Store the confidence of the samples at ``indices`` in this epoch; epochs past E are not kept."""
+        """Store Γ_e of the samples at ``indices``; epochs count from 0, and those after the first E are ignored."""
         if epoch < self.epochs:
             self.values[indices.cpu(), epoch] = confidence.detach().float().cpu()
 
     def mean(self) -> Tensor:
-        """Mean confidence of each sample."""
+        """(1/E) Σ_e Γ_e, one value per sample."""
         return self.values.double().mean(1)
 
     def variance(self) -> Tensor:
-        """Population variance (divided by E) of each sample's confidence. The ranking is that of any divisor."""
+        """σ² = (1/E) Σ_e (Γ_e − mean)², one value per sample. Any other divisor would give the same ranking."""
         return self.values.double().var(1, unbiased=False)
 
     def state_dict(self) -> dict[str, Any]:
-        """All there is to it."""
+        """The whole table."""
         return {"values": self.values.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Back to a saved state."""
+        """Restore a saved state."""
         self.values = state["values"].clone()

@@ -1,8 +1,8 @@
-"""What goes into the memory and what goes out. A policy decides, the buffer stores.
+"""What enters the memory and what leaves it. A policy decides, the buffer stores.
 
-Two kinds: ``reservoir`` looks at every batch as it passes; the others wait for the end of a task, share the capacity
-over tasks and classes (:func:`acr.memory.quotas.balanced_quotas`), and fill each class's quota in an order of their
-own: at random, hardest first, easiest first, or most varying confidence first (the paper's choice).
+There are two kinds. ``reservoir`` looks at every batch as it passes. The others wait for the end of a task, share the
+capacity over tasks and classes (:func:`acr.memory.quotas.balanced_quotas`), and fill the quota of each class in an
+order of their own: at random, hardest first, easiest first, or most varying confidence first (the paper's choice).
 """
 
 from __future__ import annotations
@@ -21,18 +21,21 @@ from acr.memory.quotas import balanced_quotas
 
 
 class Policy:
-    """What every policy answers to. The defaults do nothing."""
+    """The interface of every policy. The defaults do nothing."""
 
     name: ClassVar[str]
     needs_confidence: ClassVar[bool] = False
-    """Whether the order of samples comes from a confidence table."""
+    """Whether the policy orders samples by a confidence table."""
     columns: ClassVar[dict[str, tuple[int, ...]]] = {}
-    """What the policy itself stores with each sample."""
+    """Further values that the policy stores with each sample: name to the shape of one value."""
 
     def observe(
         self, buffer: Buffer, images: Tensor, labels: Tensor, task: int, generator: torch.Generator, **columns: Tensor
     ) -> None:
-        """A batch has been trained on."""
+        """A batch has been trained on.
+
+        ``images``, ``labels`` and every column have one row per sample; ``task`` is the number of their task.
+        """
 
     def end_task(
         self,
@@ -44,28 +47,29 @@ class Policy:
         confidence: ConfidenceTable | None = None,
         **columns: Tensor,
     ) -> None:
-        """A task is over; ``images`` are all its training samples."""
+        """A task has ended. ``images``, ``labels`` and every column have one row per training sample of the task."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What the policy itself remembers (the buffer saves its own)."""
+        """The policy's own state (the buffer saves its own)."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Back to a saved state."""
+        """Restore a saved state."""
 
 
 class Reservoir(Policy):
-    """Every sample offered so far is stored with the same probability (Vitter 1985). No balance is sought."""
+    """Every sample offered so far is stored with the same probability (Vitter 1985), without balancing."""
 
     name = "reservoir"
 
     def observe(
         self, buffer: Buffer, images: Tensor, labels: Tensor, task: int, generator: torch.Generator, **columns: Tensor
     ) -> None:
-        """Sample number N goes to slot N while there is room, then to a slot drawn from 0..N, if that exists."""
+        """Sample N, counted from 0, is written to slot N while N < B, then to r ~ U{0..N} if r < B."""
         number = buffer.seen + torch.arange(len(images))
         draw = (torch.rand(len(images), generator=generator, dtype=torch.float64) * (number + 1)).long()
         slot = torch.where(number < buffer.capacity, number, draw)
+        # Where several samples of a batch draw the same slot, the last one remains.
         last_writer = {int(s): i for i, s in enumerate(slot) if s < buffer.capacity}
         rows = torch.tensor(list(last_writer.values()), dtype=torch.int64)
         slots = torch.tensor(list(last_writer), dtype=torch.int64)
@@ -75,21 +79,22 @@ class Reservoir(Policy):
 
 
 class Balanced(Policy):
-    """The frame of the end-of-task policies: exact balance of tasks and classes, one order inside a class."""
+    """Base of the end-of-task policies: exact balance of tasks and classes, and one order within a class."""
 
     def __init__(self, label_order: Any = sorted) -> None:
         self.label_order = label_order
-        """Turns the labels of a task into the order in which remainders are handed out."""
+        """Puts the labels of a task into the order in which remainders are distributed."""
         self.parts: list[list[int]] = []
         """The classes of each task seen, in that order."""
         self.quotas: list[list[int]] = []
+        """The quota of each of these classes."""
 
     def order(self, labels: Tensor, confidence: ConfidenceTable | None, generator: torch.Generator) -> Tensor:
-        """The samples of a task, the one to keep first in front."""
+        """Indices of the samples of a task, the ones to be kept first at the front."""
         raise NotImplementedError
 
     def own_columns(self, confidence: ConfidenceTable | None) -> dict[str, Tensor]:
-        """Values of the policy's own columns for all samples of the task."""
+        """Values of the policy's own columns, one row per sample of the task."""
         return {}
 
     def end_task(
@@ -102,7 +107,12 @@ class Balanced(Policy):
         confidence: ConfidenceTable | None = None,
         **columns: Tensor,
     ) -> None:
-        """Prune every old class to its new quota, last in its order first, and add the new task's samples."""
+        """Prune every old class to its new quota, and store samples of the finished task.
+
+        These are steps 8 to 11 of ACR's Algorithm 1, numbered as in ``acr.methods.acr``.
+        """
+        # Algorithm 1, step 8: share the B places evenly over the tasks seen, then over the classes of each task. No old
+        # class gets more than it holds, and no new class more than it has samples.
         classes = list(self.label_order(torch.unique(labels).tolist()))
         self.parts.append(classes)
         held = [[int(((buffer.tasks == t) & (buffer.labels == c)).sum()) for c in part]
@@ -111,8 +121,13 @@ class Balanced(Policy):
         self.quotas = balanced_quotas(
             buffer.capacity, [len(part) for part in self.parts], previous=held, available=[*held, there]
         )
+        # Algorithm 1, step 9: prune. Each old class keeps its first samples in stored order, up to its quota. They were
+        # stored in the policy's order, so with the challenging policy those with the lowest σ² leave.
         buffer.keep(_first_within_quota(buffer.tasks.tolist(), buffer.labels.tolist(), self.parts, self.quotas))
+        # Algorithm 1, step 10: put the new samples into the policy's order, for ACR by decreasing σ².
         order = self.order(labels, confidence, generator)
+        # Algorithm 1, step 11: walk through that order and take a sample while its class is below its quota. The new
+        # samples follow the old ones that were kept.
         ranked = _first_within_quota([task] * len(order), labels[order].tolist(), self.parts, self.quotas)
         chosen = order[ranked]
         columns |= self.own_columns(confidence)
@@ -124,7 +139,7 @@ class Balanced(Policy):
         return {"parts": self.parts, "quotas": self.quotas}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Back to a saved state."""
+        """Restore a saved state."""
         self.parts = [list(part) for part in state["parts"]]
         self.quotas = [list(row) for row in state["quotas"]]
 
@@ -132,7 +147,10 @@ class Balanced(Policy):
 def _first_within_quota(
     tasks: Sequence[int], labels: Sequence[int], parts: list[list[int]], quotas: list[list[int]]
 ) -> Tensor:
-    """Positions of the samples that come first in their (task, class), as many as the quota allows."""
+    """Positions of the samples that come first in their (task, class), up to its quota.
+
+    ``tasks`` and ``labels`` have one entry per sample; ``parts`` are the classes of each task, ``quotas`` their quotas.
+    """
     room: dict[tuple[int, int], int] = defaultdict(int)
     for t, (part, row) in enumerate(zip(parts, quotas, strict=True)):
         room.update({(t, c): quota for c, quota in zip(part, row, strict=True)})
@@ -145,7 +163,7 @@ def _first_within_quota(
 
 
 class BalancedRandom(Balanced):
-    """A random order inside each class."""
+    """A random order within each class."""
 
     name = "balanced-random"
 
@@ -155,22 +173,22 @@ class BalancedRandom(Balanced):
 
 
 class ByConfidence(Balanced):
-    """An order read off the confidence table; equal values keep the order of the data, lowest index first."""
+    """An order taken from the confidence table; ties go to the lower index."""
 
     needs_confidence = True
     columns: ClassVar[dict[str, tuple[int, ...]]] = {"confidence_mean": (), "confidence_variance": ()}
 
     def own_columns(self, confidence: ConfidenceTable | None) -> dict[str, Tensor]:
-        """How sure the model was of a stored sample, for people who look into the memory."""
+        """Mean and variance of the confidence of each sample, for people who inspect the memory."""
         assert confidence is not None
         return {"confidence_mean": confidence.mean(), "confidence_variance": confidence.variance()}
 
     def score(self, table: ConfidenceTable) -> Tensor:
-        """The sample with the highest score is kept first."""
+        """One score per sample; the highest is kept first."""
         raise NotImplementedError
 
     def order(self, labels: Tensor, confidence: ConfidenceTable | None, generator: torch.Generator) -> Tensor:
-        """By falling score."""
+        """By decreasing score."""
         if confidence is None:
             raise ValueError(f"The policy {self.name!r} needs a confidence table.")
         return torch.sort(self.score(confidence), descending=True, stable=True).indices
@@ -182,7 +200,7 @@ class Hard(ByConfidence):
     name = "hard"
 
     def score(self, table: ConfidenceTable) -> Tensor:
-        """Minus the mean."""
+        """Minus the mean of Γ_e."""
         return -table.mean()
 
 
@@ -192,7 +210,7 @@ class Easy(ByConfidence):
     name = "easy"
 
     def score(self, table: ConfidenceTable) -> Tensor:
-        """The mean."""
+        """The mean of Γ_e."""
         return table.mean()
 
 
@@ -202,11 +220,11 @@ class Challenging(ByConfidence):
     name = "challenging"
 
     def score(self, table: ConfidenceTable) -> Tensor:
-        """The variance."""
+        """σ², the variance of Γ_e."""
         return table.variance()
 
     def order(self, labels: Tensor, confidence: ConfidenceTable | None, generator: torch.Generator) -> Tensor:
-        """By falling variance; with a single recorded epoch there is none, and the order is random."""
+        """By decreasing variance; with a single recorded epoch there is no variance, and the order is random."""
         if confidence is not None and confidence.epochs == 1:
             return torch.randperm(len(labels), generator=generator)
         return super().order(labels, confidence, generator)
@@ -218,7 +236,7 @@ POLICIES: dict[str, type[Policy]] = {
 
 
 def make_policy(name: str, label_order: Any = sorted) -> Policy:
-    """A policy by its name. ``label_order`` is the order of classes when remainders are handed out."""
+    """A policy by its name. ``label_order`` sorts the labels of a task for the distribution of remainders."""
     if name not in POLICIES:
         raise unknown("memory policy", name, POLICIES)
     kind = POLICIES[name]

@@ -1,1 +1,1 @@
-"""Methods: how a network learns from a stream. One short file each."""
+"""Methods: how a network learns from a stream of tasks. One short file per method."""

@@ -1,13 +1,31 @@
 """Adaptive Contrastive Replay (ACR).
 
-A proxy-based contrastive loss trains encoder and classifier together on two views of the current batch and of a replay
-batch; the memory holds, in exact balance over tasks and classes, the samples whose confidence varied most over the
-first E epochs of their task: those at the boundary between classes.
+A proxy-based contrastive loss trains encoder and classifier together, on two views of the current batch and of a replay
+batch. The memory is exactly balanced over tasks and classes. Within a class it keeps the samples whose confidence
+varied most over the first E epochs of their task: those at the boundary between classes.
 
-The file follows Algorithm 1 of the paper. Where the paper's text and its released program differ and neither is wrong,
-an option chooses: ``denominator``, ``passes``, ``confidence_from``, ``first_view``, ``second_view``; the defaults are
-the program's, which produced the printed numbers. One thing differs from the program unless ``--protocol published``
-asks for it: the second view is made from the image, not from bytes that wrapped around.
+Algorithm 1 of the paper. The step numbers are this file's own, in the order in which the steps run:
+
+    for each task t, for each epoch e, for each batch (x, y) of b samples:
+         1  x¹ ← the first view of x
+         2  m¹ ← a random batch of the memory, if the memory is not empty
+         3  x² ← A(x¹), m² ← A(m¹), where A is a random augmentation
+         4  z ← f([x¹, x², m¹, m²]), the embeddings
+         5  L ← the proxy-based contrastive loss of z
+         6  Γ_e ← softmax(s(x))_y for each sample of the batch, in the first E epochs of the task
+         7  θ ← θ − η ∇L
+    at the end of task t:
+         8  share the B places of the memory evenly over the t tasks, then over the classes of each task
+         9  prune each old class to its quota; the samples with the lowest σ² leave
+        10  sort the samples of task t by decreasing σ², the variance of Γ_1..Γ_E
+        11  insert them in this order, each one while its class is below its quota
+
+Steps 1 to 7 are ``ACR.observe`` below; steps 8 to 11 are ``Balanced.end_task`` in ``acr.memory.policies``.
+
+Where the paper's text and its released program differ and neither is wrong, an option chooses: ``denominator``,
+``passes``, ``confidence_from``, ``first_view``, ``second_view``. The defaults are the program's, which produced the
+printed numbers. One thing differs from the program unless ``--protocol published`` asks for it: the second view is made
+from the image, not from bytes that wrapped around.
 
 Measure it: ``acr run --method acr --dataset split-cifar100``
 """
@@ -31,23 +49,23 @@ class ACROptions(ReplayOptions):
     """Options of ACR."""
 
     policy: PolicyName = "challenging"
-    """What the memory keeps."""
+    """Which samples the memory keeps."""
     temperature: float = 0.09
     """Temperature τ of the loss and of the scores."""
     denominator: Literal["counted", "set"] = "counted"
     """Whether a class counts in the loss as often as it occurs in the batch, or once."""
     passes: Literal["separate", "joint"] = "separate"
-    """Current and memory images through the network one after the other, or in one pass (one batch norm for both)."""
+    """Whether current and memory images pass through the network separately, or together with one batch norm."""
     confidence_from: Literal["plain-view", "training-view"] = "plain-view"
-    """Confidence from an extra pass over the plain images, or from the training pass over the first view."""
+    """Take confidence from an extra pass over the plain images, or from the training pass over the first view."""
     first_view: Literal["crop-flip", "plain"] = "crop-flip"
-    """The first view of a current image."""
+    """First view of a current image."""
     second_view: SecondView = "strong"
-    """The second view of every image: resized crop with colour jitter, crop (and flip), or none."""
+    """Second view of every image: resized crop with colour jitter, crop (and flip), or none."""
 
 
 class ACR(ReplayMethod):
-    """Algorithm 1."""
+    """Algorithm 1. The score of class c is s_c(x) = (f̂·ŵ_c)/τ, with w_c the learned proxy of the class."""
 
     name = "acr"
     label = "ACR"
@@ -62,41 +80,62 @@ class ACR(ReplayMethod):
         network.head.temperature = options.temperature
 
     def proxies(self) -> Tensor:
-        """One learned vector a class."""
+        """One learned vector per class, K x features."""
         assert isinstance(self.network.head, ProxyHead)
         return self.network.head.proxies
 
     def observe(self, batch: Batch) -> Tensor:
-        """One step: two views of the current batch and of a replay batch, loss, confidence, update."""
-        groups = [(batch.plain if self.options.first_view == "plain" else batch.augmented, batch.labels)]
+        """Steps 1 to 7 of Algorithm 1 for one batch; returns the loss before the update, a scalar."""
+        # Algorithm 1, step 1: the first view x¹ of the current batch.
+        first_view = batch.plain if self.options.first_view == "plain" else batch.augmented
+        groups = [(first_view, batch.labels)]
+
+        # Algorithm 1, step 2: the replay batch m¹, drawn uniformly without replacement, in a random view. The memory is
+        # filled at the end of a task, so the first task has no replay (only the reservoir policy stores earlier).
         if len(self.buffer):
             groups.append(self.retrieve())
+
+        # Algorithm 1, step 3: the second views x² = A(x¹) and m² = A(m¹), made from the first views and not from the
+        # stored images. A batch of b images becomes 2b, or 4b with a replay batch of the same size.
         groups = [self.with_second_view(images, labels, part) for part, (images, labels) in enumerate(groups)]
 
+        # Algorithm 1, step 4: the embeddings z, in the order x¹, x², m¹, m². In separate passes batch norm has separate
+        # statistics for current and for memory images; in a joint pass it computes them over both together.
         if self.options.passes == "separate":
             embeddings = torch.cat([self.network.features(images) for images, _ in groups])
         else:
             embeddings = self.network.features(join(*(images for images, _ in groups)))
         labels = torch.cat([labels for _, labels in groups])
+
+        # Algorithm 1, step 5: L = (1/N) Σ_i [ log Σ_{c: n_c>0} n_c · exp(f̂_i·ŵ_c/τ) − f̂_i·ŵ_{y_i}/τ ], with n_c the
+        # number of the N embeddings that belong to class c (1 with denominator "set").
         temperature, denominator = self.options.temperature, self.options.denominator
         loss = proxy_contrastive_loss(embeddings, labels, self.proxies(), temperature, denominator)
 
-        self.record_confidence(batch, self.training_confidence(embeddings, batch))  # of the model before its update
+        # Algorithm 1, step 6: the confidence Γ_e of the current samples in the first E epochs, before the update.
+        self.record_confidence(batch, self.training_confidence(embeddings, batch))
+
+        # Algorithm 1, step 7: θ ← θ − η ∇L, encoder and proxies together.
         self.step(loss)
+
+        # Only the reservoir policy stores samples here; the balanced ones wait for steps 8 to 11 in `end_task`.
         self.remember(batch)
         return loss.detach()
 
     def with_second_view(self, images: Tensor, labels: Tensor, part: int) -> tuple[Tensor, Tensor]:
-        """Images followed by a second view of each, made from the first."""
+        """First views followed by their second views (2n images), and their labels repeated.
+
+        ``part`` numbers the groups of a step, so that each has draws of its own: 0 for current, 1 for memory images.
+        """
         kind = self.options.second_view
         if kind == "none":
             return images, labels
         return join(images, self.second_view(images, kind, part)), labels.repeat(2)
 
     def training_confidence(self, embeddings: Tensor, batch: Batch) -> Tensor | None:
-        """Confidence from the training pass, where that is wanted (the paper's z[:b])."""
+        """Γ_e of the b current samples from the training pass, if the option asks for it; otherwise None."""
         if self.options.confidence_from == "plain-view":
             return None
         with torch.no_grad():
-            probability = self.network.head(embeddings[: len(batch)]).softmax(1)
+            probability = self.network.head(embeddings[: len(batch)]).softmax(1)  # the paper's z[:b]: x¹ comes first
         return probability.gather(1, batch.labels[:, None]).squeeze(1)

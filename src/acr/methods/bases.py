@@ -1,4 +1,4 @@
-"""What methods with a replay memory share: the store, its policy, retrieval, and the confidence a policy may need."""
+"""What methods with a replay memory share: the buffer, its policy, retrieval, and the confidence a policy may need."""
 
 from __future__ import annotations
 
@@ -28,50 +28,54 @@ class ReplayOptions(MethodOptions):
     """Options of a method whose memory follows one of the general policies."""
 
     policy: PolicyName = "reservoir"
-    """What the memory keeps."""
+    """Which samples the memory keeps."""
     confidence_epochs: int | None = None
-    """Epochs of a task over which confidence is recorded (the paper's E); 5, or all epochs if fewer."""
+    """Number of epochs at the start of a task that record confidence (the paper's E); 5, or all epochs if fewer."""
 
 
 class MemoryMethod(Method):
-    """A method with a buffer: ``retrieve`` before a step. What goes into the buffer is the subclass's business."""
+    """A method with a buffer: ``retrieve`` before a step. The subclass decides what is stored."""
 
     columns: ClassVar[dict[str, tuple[int, ...]]] = {}
-    """Further values stored with each sample."""
+    """Further values stored with each sample: name to the shape of one value."""
 
     def __init__(self, network: Network, options: MethodOptions, context: Context) -> None:
         super().__init__(network, options, context)
         self.buffer = Buffer(context.buffer_size, context.image_shape, self.buffer_columns())
 
     def buffer_columns(self) -> dict[str, tuple[int, ...]]:
-        """All values stored with each sample, with the shape of one."""
+        """All further values stored with each sample: name to the shape of one value."""
         return dict(self.columns)
 
     def draw(self, size: int | None = None, *more: int | str) -> Tensor:
-        """Slots of random stored samples, a replay batch if no number is given. ``more`` tells a step's draws apart."""
+        """Slots of random stored samples, uniform without replacement.
+
+        ``size`` is how many (a replay batch if None, fewer if the memory holds fewer). ``more`` extends the key of the
+        draw, so that several draws in one step differ.
+        """
         return self.buffer.draw(size or self.context.replay_size, self.context.generator("retrieve", *more))
 
     def replayed(self, slots: Tensor, *more: int | str) -> tuple[Tensor, Tensor]:
-        """Stored images in a random view, and their labels."""
+        """The stored images at ``slots`` in a random view, and their labels; ``more`` extends the key of the draw."""
         images = self.context.views.replay(self.buffer.images[slots], self.context.generator("replay-view", *more))
         return images, self.buffer.labels[slots].to(self.context.device)
 
     def retrieve(self, transform: bool = True) -> tuple[Tensor, Tensor]:
-        """A random replay batch, in a random view unless it is to come as stored, and its labels."""
+        """A random replay batch and its labels: in a random view, or as stored if ``transform`` is False."""
         slots = self.draw()
         if transform:
             return self.replayed(slots)
         return self.buffer.images[slots], self.buffer.labels[slots].to(self.context.device)
 
     def with_replay(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The current batch's augmented images followed by a replay batch, if there is one, and all their labels."""
+        """The augmented current images followed by a replay batch, if anything is stored, and the labels of both."""
         if not len(self.buffer):
             return batch.augmented, batch.labels
         images, labels = self.retrieve()
         return join(batch.augmented, images), torch.cat([batch.labels, labels])
 
     def memory(self) -> dict[str, Tensor]:
-        """The buffer's content."""
+        """The contents of the buffer."""
         columns = {name: self.buffer.column(name) for name in self.buffer.column_names}
         return {"images": self.buffer.images, "labels": self.buffer.labels, "tasks": self.buffer.tasks, **columns}
 
@@ -80,7 +84,7 @@ class MemoryMethod(Method):
         return {**super().state_dict(), "buffer": self.buffer.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Back to a saved state."""
+        """Restore a saved state."""
         super().load_state_dict(state)
         self.buffer.load_state_dict(state["buffer"])
 
@@ -101,23 +105,26 @@ class ReplayMethod(MemoryMethod):
 
     @classmethod
     def complete_config(cls, config: RunConfig) -> RunConfig:
-        """The E in force is recorded; none where the policy needs no confidence, so that it makes no other run."""
+        """Record the number of confidence epochs that applies.
+
+        It is None for a policy that needs no confidence, so that the option does not change the identity of such a run.
+        """
         assert isinstance(config.options, ReplayOptions)
         epochs = confidence_epochs(config.options.confidence_epochs, config.epochs)
         in_force = epochs if POLICIES[config.options.policy].needs_confidence else None
         return config.model_copy(update={"options": config.options.model_copy(update={"confidence_epochs": in_force})})
 
     def buffer_columns(self) -> dict[str, tuple[int, ...]]:
-        """The method's and the policy's."""
+        """The columns of the method and those of the policy."""
         return {**self.columns, **self.policy.columns}
 
     def begin_task(self, task: Task) -> None:
-        """An empty confidence table for the samples of the task, if the policy reads one."""
+        """Start an empty confidence table for the samples of the task, if the policy needs one."""
         if self.policy.needs_confidence:
             self.confidence = ConfidenceTable(len(task), self.confidence_epochs)
 
     def second_view(self, images: Tensor, kind: SecondView, part: int = 0) -> Tensor:
-        """A second view of every image, made from the first. ``part`` tells several calls in one step apart."""
+        """A second view of every image, made from the first. ``part`` gives each call in one step draws of its own."""
         views, draws = self.context.views, self.context.generator("second-view", part)
         view = views.strong if kind == "strong" else views.crop_flip
         if "wrapped-views" in self.context.protocol:
@@ -125,9 +132,10 @@ class ReplayMethod(MemoryMethod):
         return view(images, draws)
 
     def record_confidence(self, batch: Batch, confidence: Tensor | None = None) -> None:
-        """Note how sure the network is of each sample's class, if the policy wants to know and in the first E epochs.
+        """Record Γ_e = softmax(s(x))_y of each sample in the first E epochs, if the policy needs it.
 
-        Without given values: a pass over the plain images in evaluation mode, softmax over the classes known.
+        ``confidence`` holds one value per sample of the batch. If it is None, it is computed in a separate pass over
+        the plain images in evaluation mode, with the softmax over all outputs of the network.
         """
         if self.confidence is None or batch.epoch >= self.confidence.epochs:
             return
@@ -136,13 +144,13 @@ class ReplayMethod(MemoryMethod):
         self.confidence.record(batch.epoch, batch.indices, confidence)
 
     def remember(self, batch: Batch, images: Tensor | None = None, **columns: Tensor) -> None:
-        """Offer a batch to the memory (its plain images unless others are given)."""
+        """Offer a batch to the memory, its plain images unless others are given, with further columns."""
         stored = batch.plain if images is None else images
         draws = self.context.generator("policy")
         self.policy.observe(self.buffer, stored, batch.labels.cpu(), batch.task, draws, **columns)
 
     def end_task(self, task: Task) -> None:
-        """Let the policy rebuild the memory, if it is one that waits for the end of a task."""
+        """Let the policy rebuild the memory, if it is one that does so at the end of a task."""
         draws = self.context.generator("policy")
         self.policy.end_task(self.buffer, task.images(), task.targets, task.index, draws, self.confidence)
 
@@ -152,7 +160,7 @@ class ReplayMethod(MemoryMethod):
         return {**super().state_dict(), "policy": self.policy.state_dict(), "confidence": confidence}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Back to a saved state."""
+        """Restore a saved state."""
         super().load_state_dict(state)
         self.policy.load_state_dict(state["policy"])
         self.confidence = None
@@ -162,20 +170,20 @@ class ReplayMethod(MemoryMethod):
 
 
 def confidence_epochs(wanted: int | None, epochs: int) -> int:
-    """The E in force: 5, or the epochs of a task if those are fewer; an E of one's own must fit."""
+    """Number of confidence epochs (E): as ``wanted``, or 5, or all ``epochs`` of a task if there are fewer than 5."""
     if wanted is None:
         return min(5, epochs)
     if not 1 <= wanted <= epochs:
-        raise InputError(f"--confidence-epochs {wanted} must lie between 1 and the epochs of a task, {epochs}.")
+        raise InputError(f"--confidence-epochs {wanted} must be between 1 and the epochs of a task, {epochs}.")
     return wanted
 
 
 def wrapped_view(images: Tensor, view: Callable[[Tensor], Tensor], mean: Tensor, std: Tensor) -> Tensor:
     """A second view as the released program makes it (the quirk ``wrapped-views``).
 
-    The program hands ``view`` the bytes of normalised images, which wrapped around, and shows the network the result w
-    without normalising it. Our network normalises whatever it is given, so it is handed w·std + mean; ``mean`` and
-    ``std`` are the network's.
+    The program applies ``view`` to the bytes of normalised images, which have wrapped around, and passes the result w
+    to the network without normalising it. Our network normalises its input, so it is given w·std + mean, a float
+    tensor; ``mean`` and ``std`` are the network's.
     """
     mean, std = mean.cpu(), std.cpu()
     pixels = images.float() / 255 if images.dtype == torch.uint8 else images
@@ -184,7 +192,7 @@ def wrapped_view(images: Tensor, view: Callable[[Tensor], Tensor], mean: Tensor,
 
 @torch.no_grad()
 def own_class_confidence(network: Network, images: Tensor, labels: Tensor) -> Tensor:
-    """Softmax probability of each image's own class, in evaluation mode."""
+    """Γ = softmax(s(x))_y, the probability of each image's own class, in evaluation mode: one value per image."""
     was_training = network.training
     network.eval()
     probability = network(images).softmax(1)

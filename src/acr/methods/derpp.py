@@ -1,12 +1,13 @@
 """Dark Experience Replay++ (DER++).
 
-With each stored image goes the network's answer at the time: its logits. A step adds to the current batch's loss the
-squared distance of today's logits from the stored ones on one replay batch, and the cross-entropy on a second.
-Buzzega, Boschini, Porrello, Abati and Calderara, "Dark Experience for General Continual Learning", NeurIPS 2020.
+Each image is stored with the logits that the network gave it at that time. A step adds two terms to the loss on the
+current batch: the squared distance between present and stored logits on one replay batch, and the cross-entropy on a
+second one. Buzzega, Boschini, Porrello, Abati and Calderara, "Dark Experience for General Continual Learning", NeurIPS
+2020.
 
-As in the original the squared distance is the mean over samples and outputs, each batch has a pass of its own, and
-the memory is a reservoir of plain images with the logits of their augmented view at insertion. Where outputs are
-added later, stored logits are compared on the outputs that existed when they were stored.
+As in the original, the squared distance is averaged over samples and outputs, each batch has a pass of its own, and
+the memory is a reservoir of plain images with the logits of their augmented view at insertion. Where outputs are added
+later, stored logits are compared only on the outputs that existed when they were stored.
 
 Measure it: ``acr run --method derpp --dataset split-cifar100``
 """
@@ -36,29 +37,35 @@ class DERppOptions(MethodOptions):
 
 
 class DERpp(MemoryMethod):
-    """Replay of labels and of logits."""
+    """Replay of labels and of stored logits."""
 
     name = "derpp"
     label = "DER++"
-    summary = "DER++: replay of labels and of the logits of the time"
+    summary = "DER++: replay of labels and of the logits stored with them"
     Options: ClassVar[type[MethodOptions]] = DERppOptions
     options: DERppOptions
 
     def buffer_columns(self) -> dict[str, tuple[int, ...]]:
-        """The logits at insertion."""
+        """The logits at insertion, one per output."""
         return {"logits": (self.network.num_classes,)}
 
     def observe(self, batch: Batch) -> Tensor:
-        """One step on the three losses."""
+        """One step on L = CE(x, y) + α·mean‖h(x_m) − stored logits‖² + β·CE(x_m', y_m'); returns L.
+
+        x_m and x_m' are two independent replay batches.
+        """
         if self.buffer.column("logits").shape[1] < self.network.num_classes:
             self.buffer.widen("logits", self.network.num_classes)
+        # CE(x, y) on the current batch; its logits are stored with the batch below.
         logits = self.network(batch.augmented)
         loss = F.cross_entropy(logits, batch.labels)
         if len(self.buffer):
+            # α times the mean square of h(x_m) − stored logits, which holds the network to its former outputs.
             slots = self.draw()
             images, _ = self.replayed(slots)
             stored = self.buffer.column("logits")[slots].to(logits.device)
             loss = loss + self.options.alpha * logit_distance(self.network(images), stored)
+            # β·CE(x_m', y_m') on a second replay batch.
             images, labels = self.replayed(self.draw(None, "second"), "second")
             loss = loss + self.options.beta * F.cross_entropy(self.network(images), labels)
         self.step(loss)
@@ -68,5 +75,5 @@ class DERpp(MemoryMethod):
 
 
 def logit_distance(logits: Tensor, stored: Tensor) -> Tensor:
-    """Mean square of the difference; an output that did not exist when the logits were stored (NaN) adds nothing."""
+    """Mean square of logits − stored, both n x K; outputs added since the logits were stored (NaN) count as 0."""
     return torch.where(stored.isnan(), 0.0, logits - stored.nan_to_num()).square().mean()

@@ -1,4 +1,4 @@
-"""What GEM and A-GEM share: a memory with an equal part for every task, filled at the task's end."""
+"""What GEM and A-GEM share: a memory with an equal part for every task, filled at the end of the task."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from acr.methods.maths.gradients import flat_gradient
 
 
 class EpisodicMethod(MemoryMethod):
-    """A memory of episodes. Of the B slots every task gets B // T, chosen at random from its samples.
+    """A memory of episodes: each of the T tasks gets B // T of the B slots, chosen at random from its samples.
 
-    Where the number of tasks is not known, the t tasks seen get B // t each, and older ones are trimmed.
+    Where the number of tasks is not known, the t tasks seen so far get B // t slots each, and older tasks are trimmed.
     """
 
     Options: ClassVar[type[MethodOptions]] = MethodOptions
 
     def end_task(self, task: Task) -> None:
-        """Trim the older tasks if need be, and store a random part of the finished one."""
+        """Trim the older tasks if necessary, and store random samples of the finished one."""
+        # B // T per task, or B // t where T is not known; at least one sample even if there are more tasks than slots.
         seen = torch.unique(self.buffer.tasks).numel() + 1
         share = max(1, self.buffer.capacity // (self.context.tasks or seen))
         if self.context.tasks is None:
@@ -38,7 +39,7 @@ class EpisodicMethod(MemoryMethod):
         self.buffer.keep(torch.cat(kept) if kept else torch.zeros(0, dtype=torch.int64))
 
     def gradient(self, loss: Tensor) -> Tensor:
-        """The gradient of a loss as one vector; the parameters' own are overwritten."""
+        """The gradient of a loss as one vector over all parameters; each parameter's ``.grad`` is overwritten."""
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         return flat_gradient(self.network.parameters())

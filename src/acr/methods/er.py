@@ -1,11 +1,11 @@
 """Experience Replay (ER).
 
-Every step trains on the current batch and on a random batch of the memory together; the memory is a reservoir sample
-of everything seen. Riemer et al. 2019; Chaudhry et al. 2019, "On Tiny Episodic Memories in Continual Learning".
+Every step trains on the current batch and a random batch of the memory together; the memory is a reservoir sample of
+everything seen. Riemer et al. 2019; Chaudhry et al. 2019, "On Tiny Episodic Memories in Continual Learning".
 
 The default stores plain images and replays them in a fresh random view, as most libraries do. The paper's released
 program stores the augmented view and replays it unchanged: the quirk ``frozen-replay``. ``second_view`` adds a second
-view of every image, so that ER can be given what ACR is given.
+view of every image, so that ER can be compared with ACR on the same views.
 
 Measure it: ``acr run --method er --dataset split-cifar100``
 """
@@ -28,7 +28,7 @@ class EROptions(ReplayOptions):
     """Options of ER."""
 
     second_view: SecondView = "none"
-    """A second view of every image, for comparisons with ACR on equal views."""
+    """Second view of every image, for comparisons with ACR on the same views."""
 
 
 class ER(ReplayMethod):
@@ -41,7 +41,7 @@ class ER(ReplayMethod):
     options: EROptions
 
     def observe(self, batch: Batch) -> Tensor:
-        """One step on current + replayed images in one pass."""
+        """One step on the mean cross-entropy of current and replayed images, in one pass; returns that loss."""
         frozen = "frozen-replay" in self.context.protocol
         images, labels = batch.augmented, batch.labels
         if len(self.buffer):

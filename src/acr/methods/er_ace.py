@@ -1,12 +1,12 @@
 """Experience Replay with Asymmetric Cross-Entropy (ER-ACE).
 
-The current batch is told apart only among the classes that occur in it, so that new classes do not push the scores of
-old ones down; what was learned before and what is new are told apart by the replay batch alone, among all classes seen.
+The current batch is classified only among the classes that occur in it, so that new classes do not push down the scores
+of old ones. Only the replay batch, classified among all classes seen, separates old classes from new ones.
 Caccia, Aljundi, Asadi, Tuytelaars, Pineau and Belilovsky, "New Insights on Reducing Abrupt Representation Change in
 Online Continual Learning", ICLR 2022.
 
-As in the original, replay begins with the second task, and in the first one the current batch is told apart among all
-classes seen. A current batch of one class only has nothing to tell apart: there the replay batch alone teaches.
+As in the original, replay begins with the second task, and in the first task the current batch is classified among all
+classes seen. In later tasks a current batch of a single class has a loss of zero: only the replay batch trains then.
 
 Measure it: ``acr run --method er-ace --dataset split-cifar100``
 """
@@ -22,20 +22,23 @@ from acr.methods.method import Batch
 
 
 class ERACE(ReplayMethod):
-    """Cross-entropy among the batch's own classes, plus replay among all seen."""
+    """Cross-entropy among the batch's own classes, plus replay among all classes seen."""
 
     name = "er-ace"
     label = "ER-ACE"
-    summary = "ER-ACE: new classes are told apart among themselves, all of them by replay"
+    summary = "ER-ACE: the current batch is classified among its own classes, replay among all"
 
     def observe(self, batch: Batch) -> Tensor:
-        """One step on the sum of the two losses, each batch in a pass of its own."""
+        """One step on the sum of the two losses, each batch in a pass of its own; returns that sum."""
         seen = torch.tensor(self.context.seen, device=batch.labels.device)
         first_task = self.context.task == 0
+        # CE over the classes C present in the batch, Σ_{c∈C} exp(h_c) in the denominator; in the first task C is all
+        # classes seen.
         loss = masked_cross_entropy(
             self.network(batch.augmented), batch.labels, seen if first_task else torch.unique(batch.labels)
         )
         if len(self.buffer) and not first_task:
+            # CE of the replay batch over all classes seen.
             images, labels = self.retrieve()
             loss = loss + masked_cross_entropy(self.network(images), labels, seen)
         self.record_confidence(batch)

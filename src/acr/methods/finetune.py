@@ -21,7 +21,7 @@ class Finetune(Method):
     uses_memory = False
 
     def observe(self, batch: Batch) -> Tensor:
-        """One step on the current batch."""
+        """One step on the cross-entropy of the current batch; returns that loss."""
         loss = F.cross_entropy(self.network(batch.augmented), batch.labels)
         self.step(loss)
         return loss.detach()

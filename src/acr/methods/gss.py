@@ -1,13 +1,13 @@
 """Gradient-based Sample Selection (GSS), the greedy variant.
 
-Trains as ER does, but prefers to store samples whose gradients point elsewhere than those of the samples stored: a
-sample's score is one plus its largest cosine with the gradients of a few stored ones, and samples of high score give
-way to samples of low score. Aljundi, Lin, Goujaud and Bengio, "Gradient based sample selection for online continual
-learning", NeurIPS 2019.
+Trains like ER, but prefers to store samples whose gradients point in other directions than those of the stored samples.
+The score of a sample is one plus the largest cosine between its gradient and those of a few stored samples; samples
+with high scores are replaced by samples with low scores. Aljundi, Lin, Goujaud and Bengio, "Gradient based sample
+selection for online continual learning", NeurIPS 2019.
 
-As in the paper's comparison, only a batch whose own gradient points away from some stored ones (score below 1) may
-replace stored samples. The single-sample gradients, taken in evaluation mode, are never held: their cosines come out of
-one backward pass for all samples together.
+As in the paper's comparison, stored samples are replaced only if the gradient of the batch as a whole points away from
+all the stored ones it is compared with (a score below 1). The single-sample gradients, taken in evaluation mode, are
+never stored: one backward pass for all samples together gives their cosines.
 
 Measure it: ``acr run --method gss --dataset split-cifar100``
 """
@@ -27,14 +27,14 @@ from acr.methods.maths.gradient_similarity import gradient_similarity
 from acr.methods.method import Batch
 
 FIRST_SCORE = 0.1
-"""Score of samples that come when there is nothing to compare them with."""
+"""Score of samples that arrive when nothing is stored to compare them with."""
 
 
 class GSSOptions(MethodOptions):
     """Options of GSS."""
 
     comparisons: int = Field(32, ge=1)
-    """Stored samples with whose gradients new ones are compared."""
+    """Number of stored samples whose gradients the new ones are compared with."""
 
 
 class GSS(MemoryMethod):
@@ -48,7 +48,7 @@ class GSS(MemoryMethod):
     columns: ClassVar[dict[str, tuple[int, ...]]] = {"score": ()}
 
     def observe(self, batch: Batch) -> Tensor:
-        """One step as ER's, then the memory's choice."""
+        """One step as in ER, then the choice of what to store; returns the loss of the step."""
         images, labels = self.with_replay(batch)
         loss = F.cross_entropy(self.network(images), labels)
         self.step(loss)
@@ -56,11 +56,13 @@ class GSS(MemoryMethod):
         return loss.detach()
 
     def remember(self, batch: Batch) -> None:
-        """Fill the memory; when it is full, let the batch's samples contend for places."""
+        """Fill the memory; once it is full, let the samples of the batch contend for slots."""
         buffer, labels = self.buffer, batch.labels.cpu()
         batch_score, scores = self.scores(batch)
+        # While there is room, samples are stored with the score c of their batch.
         filling = min(len(batch), buffer.capacity - len(buffer))
         buffer.append(batch.plain[:filling], labels[:filling], batch.task, score=batch_score.expand(filling))
+        # After that, only a batch with c < 1 may replace anything, and each of its samples contends with its own score.
         if batch_score < 1 and filling < len(batch):
             draws = torch.rand(len(batch), 2, generator=self.context.generator("policy"), dtype=torch.float64)
             slots, rows = contend(buffer.column("score"), scores[filling:], draws[filling:])
@@ -69,27 +71,35 @@ class GSS(MemoryMethod):
         buffer.seen += len(batch)
 
     def scores(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The score of the batch as a whole and of each of its samples."""
+        """The score c of the batch as a whole (a scalar) and the scores s of its samples (one per sample)."""
         if not len(self.buffer):
             return torch.tensor(FIRST_SCORE), torch.full((len(batch),), FIRST_SCORE)
+        # G_j: the gradients of a few random stored samples, as stored.
         slots = self.draw(self.options.comparisons, "compare")
         stored_labels = self.buffer.labels[slots].to(batch.labels.device)
         cosines = gradient_similarity(self.network, batch.plain, batch.labels, self.buffer.images[slots], stored_labels)
+        # c = 1 + max_j cos(g_batch, G_j) and s = 1 + max_j cos(g_sample, G_j).
         return 1 + cosines.batch.max().cpu(), 1 + cosines.samples.max(1).values.cpu()
 
 
 def contend(stored: Tensor, scores: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
-    """Which slots are overwritten, and by which of the new samples.
+    """Decide which slots are overwritten, and by which of the new samples.
 
-    One after the other each new sample challenges a slot i, drawn in proportion to the stored scores, and takes it with
-    probability score_i/(score_i + its own), which becomes the slot's score. ``draws``: two uniform numbers a sample.
+    Args:
+        stored: scores of the B stored samples.
+        scores: scores of the n new samples.
+        draws: n x 2 uniform numbers in [0, 1): one draws the slot, the other decides whether it is overwritten.
+
+    Returns the overwritten slots, and for each the row of the new sample that ends up in it.
     """
     standing = stored.double().clone()
     taken: dict[int, int] = {}
     for row, (score, (where, whether)) in enumerate(zip(scores.tolist(), draws.tolist(), strict=True)):
+        # Slot i with probability score_i/Σ score.
         steps = standing.cumsum(0)
         slot = min(int(torch.searchsorted(steps, where * float(steps[-1]), right=True)), len(standing) - 1)
         rival = float(standing[slot])
+        # With probability score_i/(score_i + s), overwrite slot i and set score_i = s.
         if whether * (rival + score) < rival:
             standing[slot] = score
             taken[slot] = row

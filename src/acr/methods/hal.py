@@ -1,14 +1,16 @@
 """Hindsight Anchor Learning (HAL).
 
-Each class seen has an anchor: an image made so that the network would forget it most. A step trains as ER does and is
-held back from moving the predictions for the anchors: the squared change that a plain step would bring is added to the
+Each class seen has an anchor: an image made to be the one that the network would forget most. A step trains like ER and
+is kept from moving the predictions for the anchors: the squared change that a plain step would cause is added to the
 loss. Chaudhry, Gordo, Dokania, Torr and Lopez-Paz, "Using Hindsight to Anchor Past Knowledge in Continual Learning",
 AAAI 2021.
 
-As in the paper's comparison the memory is a reservoir (a ring of equal parts for the tasks was intended, but the
-reservoir was measured), and the forgetting an anchor is made for is that of a step on a memory batch. The plain step
-is taken on a copy of the parameters only, and the passes over anchors, which are no real images, leave the running
-averages of batch norm alone. ``policy`` offers other memories.
+As in the paper's comparison, the memory is a reservoir (a ring with an equal part for each task was intended, but the
+reservoir produced the printed numbers), and forgetting is simulated by a step on a memory batch. The plain step is
+taken on a copy of the parameters only. Anchors are not real images, so passes over them do not update the running
+averages of batch norm. ``policy`` offers other memories.
+
+Notation: θ are the parameters, h_θ(x) the logits, f_θ(x) the embedding, η the learning rate.
 
 Measure it: ``acr run --method hal --dataset split-cifar100``
 """
@@ -37,13 +39,13 @@ class HALOptions(ReplayOptions):
     """Options of HAL."""
 
     anchor_weight: float = Field(0.1, ge=0)
-    """Weight of the anchors in the loss (λ)."""
+    """Weight of the anchor term in the loss (λ)."""
     mean_decay: float = Field(0.5, ge=0, lt=1)
     """How slowly the mean embedding of a task follows its batches (β)."""
     embedding_weight: float = Field(0.1, ge=0)
-    """How near the mean embedding an anchor is kept (γ)."""
+    """Weight that keeps an anchor near the mean embedding of its task (γ)."""
     anchor_steps: int = Field(100, ge=1)
-    """Steps that make an anchor."""
+    """Number of gradient steps that make an anchor."""
 
 
 class HAL(ReplayMethod):
@@ -51,20 +53,20 @@ class HAL(ReplayMethod):
 
     name = "hal"
     label = "HAL"
-    summary = "HAL: replay, and predictions for one learned anchor a class held in place"
+    summary = "HAL: replay that holds the predictions for one learned anchor per class in place"
     Options: ClassVar[type[MethodOptions]] = HALOptions
     options: HALOptions
 
     def __init__(self, network: Network, options: HALOptions, context: Context) -> None:
         super().__init__(network, options, context)
         self.anchors: dict[int, Tensor] = {}
-        """One image for every class seen, in the order of arrival, on the scale of pixels but not bound to 0..1."""
+        """One image per class seen, C x H x W, in order of arrival; on the scale 0..1 but not limited to it."""
         self.mean_embedding = torch.zeros(())
-        """φ: the running mean of the current task's embeddings."""
+        """φ: the running mean of the current task's embeddings, one value per feature."""
 
     @classmethod
     def shortened(cls, config: RunConfig) -> tuple[MethodOptions, float]:
-        """A few steps for an anchor."""
+        """Options with at most four steps per anchor, and how many times more the full number is."""
         options = config.options
         assert isinstance(options, HALOptions)
         steps = min(4, options.anchor_steps)
@@ -72,26 +74,30 @@ class HAL(ReplayMethod):
 
     @property
     def rate(self) -> float:
-        """The learning rate of now."""
+        """The current learning rate η."""
         return float(self.optimizer.param_groups[0]["lr"])
 
     def begin_task(self, task: Task) -> None:
-        """A new mean embedding."""
+        """Reset the mean embedding: φ = 0 at the start of each task."""
         super().begin_task(task)
         self.mean_embedding = torch.zeros(())
 
     def observe(self, batch: Batch) -> Tensor:
-        """One step on current and replayed images, with the anchors' gradient added to theirs."""
+        """One step on current and replayed images with the anchor term; returns the cross-entropy without that term."""
+        # ∇CE on current and replayed images, in one pass. It also defines the plain step θ̂ = θ − η∇CE.
         images, labels = self.with_replay(batch)
         loss = F.cross_entropy(self.network(images), labels)
         self.record_confidence(batch)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
+        # Add ∇ λ·mean(d²), with d = h_θ̂(anchors) − h_θ(anchors) and the first term constant. The optimiser then takes
+        # one step, θ ← θ − η(∇CE + ∇ λ·mean(d²)); without anchors it takes the plain step θ ← θ̂.
         if self.anchors:
             anchors = torch.stack(list(self.anchors.values())).to(self.context.device)
             held = self.options.anchor_weight * hindsight_loss(self.network, anchors, self.rate)
             held.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
+        # φ ← βφ + (1−β)·mean f_θ(x¹), with the updated θ, in training mode.
         with torch.no_grad():
             decay, embedding = self.options.mean_decay, self.network.features(batch.augmented).mean(0).cpu()
             self.mean_embedding = decay * self.mean_embedding + (1 - decay) * embedding
@@ -107,7 +113,7 @@ class HAL(ReplayMethod):
         self.anchors |= self.make_anchors(task.columns, now, after)
 
     def after_replay_step(self, parameters: Parameters) -> Parameters:
-        """θ_M: the parameters after one step on a memory batch, which stands for what the next task will do."""
+        """θ_M = θ_t − η∇CE(memory batch): a step on replayed samples, which stands in for later training."""
         leaves = {name: value.clone().requires_grad_() for name, value in parameters.items()}
         averages = {name: value.clone() for name, value in self.network.named_buffers()}
         images, labels = self.retrieve()
@@ -116,9 +122,17 @@ class HAL(ReplayMethod):
         return {name: value - self.rate * slopes[name] for name, value in parameters.items()}
 
     def make_anchors(self, columns: tuple[int, ...], now: Parameters, after: Parameters) -> dict[int, Tensor]:
-        """For each class climb the loss that a memory step brings back, near the task's mean embedding.
+        """One anchor e per class c: an image near the mean embedding φ whose loss the step to θ_M raises most.
 
-        Steps are taken on the normalised image, from uniform noise.
+        It minimises −CE_{θ_M}(e, c) + CE_{θ_t}(e, c) + γ‖f_{θ_t}(e) − φ‖² by gradient steps on the normalised image,
+        starting from e ~ U[0, 1].
+
+        Args:
+            columns: output columns of the classes of the task.
+            now: θ_t, the parameters by name.
+            after: θ_M, likewise.
+
+        Returns the anchors by output column, C x H x W each, with the normalisation undone.
         """
         device, generator = self.context.device, self.context.generator
         noise = [torch.rand(self.context.image_shape, generator=generator("anchor", column)) for column in columns]
@@ -129,18 +143,19 @@ class HAL(ReplayMethod):
             images = images.detach().requires_grad_()
             embeddings, logits = self.each_alone(now, images)
             _, logits_after = self.each_alone(after, images)
+            # A sum over the anchors: each is a batch of its own, so each gets the gradient of its own objective.
             loss = F.cross_entropy(logits, targets, reduction="sum")
             loss = loss - F.cross_entropy(logits_after, targets, reduction="sum")
             loss = loss + self.options.embedding_weight * (embeddings - phi).square().sum()
             (slopes,) = torch.autograd.grad(loss, [images])
-            images = images - self.rate * slopes
+            images = images - self.rate * slopes  # e ← e − η∇_e, with no projection to the image range
         pixels = (images * self.network.std + self.network.mean).detach().cpu()
         return dict(zip(columns, pixels, strict=True))
 
     def each_alone(self, parameters: Parameters, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Embeddings and scores of normalised images in training mode, each as a batch of its own.
+        """Embeddings (n x features) and scores (n x K) of normalised images in training mode, each a batch of one.
 
-        All go through the network together, but with batch norms (and running averages) of their own.
+        All images pass through the network together, but each with its own batch norm statistics and running averages.
         """
         body = _Body(self.network)
         values = {f"network.{name}": value for name, value in parameters.items()}
@@ -156,23 +171,23 @@ class HAL(ReplayMethod):
         return vmap(alone)(averages, images)
 
     def side_memory_bytes(self) -> int:
-        """The anchors."""
+        """Bytes of the anchors."""
         return sum(anchor.numel() * anchor.element_size() for anchor in self.anchors.values())
 
     def state_dict(self) -> dict[str, Any]:
-        """Also the anchors and the mean embedding."""
+        """As in the base class, with the anchors and the mean embedding."""
         anchors = [[column, anchor] for column, anchor in self.anchors.items()]
         return {**super().state_dict(), "anchors": anchors, "mean_embedding": self.mean_embedding}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Back to a saved state."""
+        """Restore a saved state."""
         super().load_state_dict(state)
         self.anchors = {int(column): anchor.clone() for column, anchor in state["anchors"]}
         self.mean_embedding = state["mean_embedding"].clone()
 
 
 class _Body(nn.Module):
-    """Normalised image to embedding and scores."""
+    """Maps normalised images to embeddings and scores."""
 
     def __init__(self, network: Network) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""Joint training: the upper bound. All classes at once, as one task; evaluated by the original tasks.
+"""Joint training: the upper bound. All classes are learned at once, as one task, and evaluated per original task.
 
-Not a continual method: only the last row of its accuracy matrix is filled, and it has no backward transfer.
+It is not a continual method: only the last row of its accuracy matrix is filled, and it has no backward transfer.
 
 Measure it: ``acr run --method joint --dataset split-cifar100``
 """

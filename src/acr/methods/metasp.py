@@ -1,16 +1,19 @@
 """MetaSP: example influence on stability and plasticity.
 
-In the last epochs of a task a virtual step tells, for every sample of a batch, whether more of it would lower the loss
-on stored samples (stability) and on current ones (plasticity). The two influences are merged into the one that serves
-both best; it weighs the samples' losses, and its mean decides which samples are stored and which give way. Sun, Lyu,
-Shang, Feng and Wan, "Exploring Example Influence in Continual Learning", NeurIPS 2022.
+In the last epochs of a task, a virtual step measures for every sample of a batch whether a larger weight on it would
+lower the loss on stored samples (stability) and on current ones (plasticity). The two influences are merged into one
+that serves both. It weights the losses of the samples, and its running mean decides which samples are stored and which
+are replaced. Sun, Lyu, Shang, Feng and Wan, "Exploring Example Influence in Continual Learning", NeurIPS 2022.
 
-As in the paper's comparison a task is first trained without replay, and only its last epochs, ``replay_epochs`` of them
-but not the first, are as above; the first task has no such phase and fills the memory as a reservoir. Influences come
-from a forward-mode derivative along the validation gradient, with no second-order graph. Plain images are stored and
-replayed in a random view; validation images are plain. The released program stores the augmented view and shows it
-as it is (the quirk ``frozen-replay``), and at the end of a task it inserts random samples in place of the chosen ones
+As in the paper's comparison, a task is first trained without replay; only its last ``replay_epochs`` epochs, and never
+its first one, work as above. The first task has no such phase and fills the memory as a reservoir. Influences come from
+a forward-mode derivative along the validation gradient, without a second-order graph. Plain images are stored and
+replayed in a random view; validation images are plain. The released program stores the augmented view and replays it
+unchanged (the quirk ``frozen-replay``), and at the end of a task it inserts random samples in place of the chosen ones
 (``shuffled-metasp``). While the memory has room, chosen samples fill it before they replace any.
+
+Notation: ε_i is a weight on sample i of a batch, ℓ_i its loss, V_S and V_P the validation sets for stability and
+plasticity, g_S and g_P the influences on them, g* the merged influence.
 
 Measure it: ``acr run --method metasp --dataset split-cifar100``
 """
@@ -34,20 +37,20 @@ from acr.methods.method import Batch, Context
 from acr.networks import Network
 
 UNKNOWN = 1.0
-"""Influence of a sample that has not been looked at: worse than most."""
+"""Influence of a sample that has not been measured yet: worse than most."""
 
 
 class MetaSPOptions(MethodOptions):
     """Options of MetaSP."""
 
     replay_epochs: int = Field(5, ge=0)
-    """Last epochs of a task that replay; one less than all if there are not so many."""
+    """Number of epochs with replay at the end of a task; at most all but the first."""
     validation_share: float = Field(0.1, gt=0, le=1)
     """Size of each validation set as a share of the memory."""
 
 
 class MetaSP(MemoryMethod):
-    """Replay weighted, and a memory chosen, by influence."""
+    """Replay weighted by influence, from a memory chosen by influence."""
 
     name = "metasp"
     label = "MetaSP"
@@ -60,17 +63,17 @@ class MetaSP(MemoryMethod):
         super().__init__(network, options, context)
         self.frozen = "frozen-replay" in context.protocol
         self.store = _Store(0, context.image_shape)
-        """The current task's samples and their influences, from the second task on."""
+        """The samples of the current task and their influences; empty during the first task."""
         self.largest_store = 0
-        """Bytes of the largest store so far."""
+        """Bytes of images in the largest store so far."""
 
     def begin_task(self, task: Task) -> None:
-        """An empty store for the task's samples."""
+        """Start an empty store for the samples of the task."""
         self.store = _Store(len(task) if task.index else 0, self.context.image_shape)
         self.largest_store = max(self.largest_store, self.store.images.numel())
 
     def observe(self, batch: Batch) -> Tensor:
-        """A plain step, or one weighted by influences in the last epochs of all tasks but the first."""
+        """A plain step, or a weighted one in the last epochs of every task but the first; returns the step's loss."""
         shown = batch.augmented if self.frozen else batch.plain
         if batch.task and batch.epoch == 0:
             self.store.images[batch.indices] = shown.cpu()
@@ -87,70 +90,83 @@ class MetaSP(MemoryMethod):
 
     @property
     def first_replay_epoch(self) -> int:
-        """The epoch of a task from which on it replays."""
+        """The first epoch of a task with replay, counted from 0."""
         return self.context.epochs - min(self.options.replay_epochs, self.context.epochs - 1)
 
     def weighted_step(self, batch: Batch) -> Tensor:
-        """One step on current and replayed samples, each weighted by what it does to old and new tasks."""
+        """One step on current and replayed samples, each weighted by its influence; returns the weighted loss."""
+        # The batch: current samples followed by a replay batch, M in all.
         slots = self.draw()
         replayed, replayed_labels = self.stored(slots) if self.frozen else self.replayed(slots)
         images, labels = join(batch.augmented, replayed), torch.cat([batch.labels, replayed_labels])
 
+        # V_S: random stored samples. V_P: random samples of the current task.
         size = max(1, int(self.buffer.capacity * self.options.validation_share))
         known = torch.randperm(len(self.store), generator=self.context.generator("plasticity"))[:size]
         current = self.store.images[known], self.store.labels[known].to(labels.device)
+
+        # Virtual step θ'(ε) = θ − η∇(1/M) Σ(1+ε_i)ℓ_i; g_S = ∂ℓ̄(V_S; θ')/∂ε and g_P = ∂ℓ̄(V_P; θ')/∂ε at ε = 0.
         rate = float(self.optimizer.param_groups[0]["lr"])
         found = influences(self.network, images, labels, self.stored(self.draw(size, "stability")), current, rate)
+        # g ← g·ℓ̄(V)/‖g‖₂ for each of the two.
         stability = normalise(found.stability, found.stability_loss)
         plasticity = normalise(found.plasticity, found.plasticity_loss)
+        # g* = γ*g_S + (1−γ*)g_P, with γ* = argmin over [0, 1] of ‖γ g_S + (1−γ) g_P‖².
         _, influence = pareto_weights(stability, plasticity)
 
+        # The update minimises Σ w_i ℓ_i, with w = (1−g*)/Σ(1−g*).
         losses = F.cross_entropy(self.network(images), labels, reduction="none")
         loss = loss_weights(influence) @ losses
         self.step(loss)
+
+        # Running means of g*, by sample of the current task and by slot of the memory.
         influence = influence.cpu()
         _update_mean(self.store.influence, self.store.visits, batch.indices, influence[: len(batch)])
         _update_mean(self.buffer.column("influence"), self.buffer.column("visits"), slots, influence[len(batch) :])
         return loss.detach()
 
     def stored(self, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """Stored images as they are, and their labels."""
+        """The stored images at ``slots`` as they are, and their labels."""
         return self.buffer.images[slots], self.buffer.labels[slots].to(self.context.device)
 
     def end_task(self, task: Task) -> None:
-        """Let the task's chosen samples in, from its second on, for those that served old and new tasks least."""
+        """From the second task on, store the chosen samples of the task in place of the least useful stored ones."""
         if task.index == 0:
             return
+        # Add: k-means with R = B // t clusters on the pixels of the task; from each the sample with the smallest g*.
         seed = int(torch.randint(2**31, (), generator=self.context.generator("k-means")))
         number = self.buffer.capacity // (task.index + 1)
         incoming = kmeans_pick(self.store.images, self.store.influence, max(1, number), seed)
         if "shuffled-metasp" in self.context.protocol:
             incoming = torch.randperm(len(self.store), generator=self.context.generator("shuffled"))[incoming]
+        # Remove: of each class the R // (number of classes stored) samples with the largest g*. Free slots come first.
         room = self.buffer.capacity - len(self.buffer)
         free = torch.arange(len(self.buffer), len(self.buffer) + min(room, len(incoming)))
         leaving = least_useful(self.buffer.labels, self.buffer.column("influence"), number)
+        # Removed and added samples are paired at random; if their counts differ, the longer list is cut.
         draws = self.context.generator("pairing")
         incoming = incoming[torch.randperm(len(incoming), generator=draws)]
         slots = torch.cat([free, leaving[torch.randperm(len(leaving), generator=draws)]])[: len(incoming)]
         chosen = incoming[: len(slots)]
         images, labels, unknown = self.store.images[chosen], self.store.labels[chosen], torch.full(slots.shape, UNKNOWN)
         self.buffer.write(slots, images, labels, task.index, influence=unknown, visits=torch.zeros(len(slots)))
+        # The next task measures the influence of every stored sample again.
         self.buffer.column("influence").fill_(UNKNOWN)
         self.buffer.column("visits").zero_()
         self.buffer.seen += len(task)
         self.store = _Store(0, self.context.image_shape)
 
     def side_memory_bytes(self) -> int:
-        """The most that was held of a current task; it is let go at the task's end."""
+        """Bytes of the largest store of a task; the store is emptied at the end of its task."""
         return self.largest_store
 
     def state_dict(self) -> dict[str, Any]:
-        """Also the current task's samples and influences."""
+        """As in the base class, with the samples and influences of the current task."""
         store = {name: value.clone() for name, value in vars(self.store).items()}
         return {**super().state_dict(), "store": store, "largest_store": self.largest_store}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Back to a saved state."""
+        """Restore a saved state."""
         super().load_state_dict(state)
         self.largest_store = state["largest_store"]
         self.store = _Store(0, self.context.image_shape)
@@ -172,13 +188,15 @@ class _Store:
 
 
 def _update_mean(mean: Tensor, visits: Tensor, rows: Tensor, values: Tensor) -> None:
-    """Running means: the first value replaces the initial one."""
+    """Update running means in place: ``values`` are new ones for ``rows``; the first replaces the initial value."""
     visits[rows] += 1
     mean[rows] += (values - mean[rows]) / visits[rows]
 
 
 def least_useful(labels: Tensor, influence: Tensor, number: int) -> Tensor:
-    """The slots that give way: of each class the same number, about ``number`` in all, with the largest influence.
+    """Slots to be replaced: those with the largest influence, equally many of each class, about ``number`` in all.
+
+    ``labels`` and ``influence`` have one entry per stored sample.
 
     >>> least_useful(torch.tensor([0, 0, 1, 1]), torch.tensor([0.1, 0.2, 0.4, 0.3]), 2).tolist()
     [1, 2]

@@ -1,4 +1,4 @@
-"""The contract of a method, what it is given, and the registry.
+"""The interface of a method, what it is given, and the registry.
 
 A method is a class with a handful of functions, called in this order:
 
@@ -10,8 +10,8 @@ A method is a class with a handful of functions, called in this order:
             end_epoch()
         end_task(task)
 
-It sees the current task only: no other task's samples, no test image, no file, no device name, no command line.
-Whatever it keeps between two calls belongs in ``state_dict``; a run resumed from there goes on as if never stopped.
+It sees the current task only: no samples of other tasks, no test images, no files, no device names, no command line.
+Whatever it keeps between two calls belongs in ``state_dict``; a run resumed from it continues as if never interrupted.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Batch:
     plain: Tensor
     """The images as they are, uint8."""
     labels: Tensor
-    """Output columns of the network."""
+    """Classes of the images, as output columns of the network."""
     position: Position
-    """Where in the run the batch comes, and the source of its draws."""
+    """Where in the run the batch occurs, and the source of its draws."""
     views: Views = field(repr=False)
 
     @property
@@ -76,7 +76,7 @@ class Batch:
 
 @dataclass
 class Context:
-    """What a run tells its method."""
+    """What a run provides to its method."""
 
     seed: int
     buffer_size: int
@@ -86,11 +86,11 @@ class Context:
     image_shape: tuple[int, int, int]
     views: Views
     build_network: Callable[[str], Network]
-    """A newly initialised network of the run's kind, for a purpose (which keys its initialisation)."""
+    """Builds a newly initialised network like the run's. Its argument, a purpose, keys the initialisation."""
     momentum: float = 0.0
     weight_decay: float = 0.0
     replay_size: int = 32
-    """How many samples of the memory go into a step."""
+    """Number of memory samples in a step."""
     tasks: int | None = None
     """Number of tasks of the stream, where known."""
     classes: int | None = None
@@ -98,9 +98,9 @@ class Context:
     protocol: Protocol = field(default_factory=Protocol)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     position: Position = field(init=False)
-    """Where the run stands, kept by the training loop."""
+    """The current position in the run, updated by the training loop."""
     seen: list[int] = field(default_factory=list)
-    """Output columns of the classes seen so far, in order of arrival, those of the current task included."""
+    """Output columns of the classes seen so far, in order of arrival, including those of the current task."""
 
     def __post_init__(self) -> None:
         self.position = Position(self.seed)
@@ -111,12 +111,15 @@ class Context:
         return self.position.task
 
     def generator(self, purpose: str, *more: int | str) -> torch.Generator:
-        """A generator for this purpose at this point of the run. The same point always gives the same draws."""
+        """A generator for this purpose at the current position, which always gives the same draws.
+
+        ``more`` extends the key, so that several draws for one purpose in one step differ.
+        """
         return self.position.generator(purpose, *more)
 
 
 class Method:
-    """Base class: network, optimiser, and what most methods share. Subclasses write ``observe``."""
+    """Base class: network, optimiser, and what most methods share. Subclasses implement ``observe``."""
 
     name: ClassVar[str]
     """How commands and files call it."""
@@ -129,9 +132,9 @@ class Method:
     Options: ClassVar[type[MethodOptions]] = MethodOptions
     head: ClassVar[Literal["linear", "proxy"]] = "linear"
     uses_memory: ClassVar[bool] = True
-    """Whether the buffer size means anything to it."""
+    """Whether the method uses the buffer size."""
     sees_all_tasks: ClassVar[bool] = False
-    """Trained on the merged stream: an upper bound, not a continual method."""
+    """Whether it is trained on the merged stream: an upper bound, not a continual method."""
     exemptions: ClassVar[Mapping[str, str]] = {}
     """Checks of :func:`acr.testing.check_method` that do not apply, each with the reason."""
 
@@ -147,33 +150,33 @@ class Method:
         self.context = context
         self.optimizer = self.make_optimizer(network)
         self.confidence: ConfidenceTable | None = None
-        """Confidence of the current task's samples, where the method records it."""
+        """Confidence of the current task's samples, if the method records it."""
 
     @classmethod
     def complete_config(cls, config: RunConfig) -> RunConfig:
-        """The config with what follows from its other fields filled in, before anything is read or written.
+        """Fill in the fields that follow from others, before anything is read or written.
 
-        A config that this method cannot run is refused.
+        Raises an error for a config that this method cannot run.
         """
         return config
 
     @classmethod
     def shortened(cls, config: RunConfig) -> tuple[MethodOptions, float]:
-        """Options with which long work at a task's end is short, and by how many times: for estimates of time."""
+        """Options that shorten long work at the end of a task, and by what factor they do: for estimates of time."""
         return config.options, 1.0
 
     def make_optimizer(self, network: Network) -> torch.optim.Optimizer:
-        """SGD, plain unless the run says otherwise; one for the whole run."""
+        """SGD, without momentum and weight decay unless the run sets them; one optimiser for the whole run."""
         c = self.context
         return torch.optim.SGD(
             network.parameters(), lr=c.learning_rate, momentum=c.momentum, weight_decay=c.weight_decay
         )
 
     def begin_task(self, task: Task) -> None:
-        """A new task starts. Set only what ``state_dict`` holds: a resumed run does not come through here again."""
+        """A new task starts. Set only what ``state_dict`` holds: a run resumed within the task does not call this."""
 
     def observe(self, batch: Batch) -> Tensor | None:
-        """Learn from a batch; the loss before the step, or None where there is none.
+        """Learn from a batch; returns the loss before the step as a scalar, or None if there is no loss.
 
         The network is in training mode when this is called.
         """
@@ -186,30 +189,30 @@ class Method:
         """All epochs of a task are over."""
 
     def logits(self, images: Tensor) -> Tensor:
-        """Scores of all classes; the network is in evaluation mode when this is called."""
+        """Scores of all classes, n x K; the network is in evaluation mode when this is called."""
         return self.network(images)
 
     def step(self, loss: Tensor) -> None:
-        """One step of the optimiser down the gradient of a loss."""
+        """One optimiser step on the gradient of a loss."""
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything the method keeps, as nested dicts and lists of tensors, numbers, text and None."""
+        """Everything the method keeps, as nested dicts and lists of tensors, numbers, strings and None."""
         return {"network": dict(self.network.state_dict()), "optimizer": self.optimizer.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Back to a saved state."""
+        """Restore a saved state."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
 
     def memory(self) -> dict[str, Tensor]:
-        """What the replay memory holds: ``images``, ``labels``, ``tasks`` and further columns. Empty: no memory."""
+        """Contents of the replay memory (``images``, ``labels``, ``tasks``, further columns); empty without one."""
         return {}
 
     def side_memory_bytes(self) -> int:
-        """Bytes kept of past samples besides the memory (anchors, say); reported apart from the budget."""
+        """Bytes kept of past samples outside the memory (anchors, for example), reported separately from the budget."""
         return 0
 
 
@@ -228,7 +231,7 @@ REGISTRY: dict[str, str | type[Method]] = {
     "finetune": "acr.methods.finetune:Finetune",
     "joint": "acr.methods.joint:Joint",
 }
-"""Name to class, or to "module:Class", which is imported only when used. Tables and colours follow this order."""
+"""Maps a name to a class, or to "module:Class", which is imported only when used. Tables and colours follow its order."""
 
 
 @cache
@@ -238,10 +241,10 @@ def _installed() -> dict[str, EntryPoint]:
 
 
 def register(method: type[Method]) -> type[Method]:
-    """Make a method known by its name; use it as a decorator. Packages can do so by an entry point ``acr.methods``."""
+    """Register a method under its name; use it as a decorator. Packages can use the entry point ``acr.methods``."""
     known = REGISTRY.get(method.name)
     if known is not None and known is not method:
-        raise InputError(f"There is a method {method.name!r} already ({known}); give yours another name.")
+        raise InputError(f"A method {method.name!r} exists already ({known}); give yours another name.")
     REGISTRY[method.name] = method
     return method
 
@@ -252,7 +255,7 @@ def method_names() -> list[str]:
 
 
 def method_class(name: str) -> type[Method]:
-    """The class of a method."""
+    """The class of a method, by its name."""
     found = REGISTRY.get(name)
     if found is None and name in _installed():
         found = _installed()[name].load()

@@ -1,9 +1,9 @@
-"""The paper's settings: what each method was run with on each data set, where it differs from the data set's default.
+"""The paper's settings of each method on each data set, where they differ from the data set's defaults.
 
-All of them with batches of 32 and 50 epochs. A value the user gives goes before these, and every run records what was
-in force. What is the same on all data sets is the default of the method's own options: GEM's margin .5 and ridge 1e-3,
-GSS's 32 comparisons, HAL's 100 anchor steps, MetaSP's 5 replay epochs and validation sets of a tenth of the memory,
-SOIF's μ .5, ν .01 and λ 1e-3, GDumb's rates of .05 to 5e-4 and CutMix on every second batch.
+All runs use batches of 32 and 50 epochs. Values given by the user take precedence, and every run records the values it
+used. Settings that are the same on all data sets are defaults of the method's own options: GEM's margin .5 and ridge
+1e-3, GSS's 32 comparisons, HAL's 100 anchor steps, MetaSP's 5 replay epochs and validation sets of a tenth of the
+memory, SOIF's μ .5, ν .01 and λ 1e-3, GDumb's learning rates from .05 to 5e-4 and CutMix with probability ½.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 LARGE = ("split-mini-imagenet", "split-tiny-imagenet")
 
 PAPER_SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
-    # Not the paper's: on these digits, two classes a task and a 1x1 map at the end, batch norms that see current and
-    # memory images apart cost ACR a tenth of its accuracy. Chosen on held-out images: results/digits_search.csv.
+    # Not from the paper: on these digits, with two classes per task and a 1x1 map at the end, separate batch norm
+    # statistics for current and memory images cost ACR a tenth of its accuracy. Chosen on held-out images:
+    # results/digits_search.csv.
     "acr": {"split-digits": {"passes": "joint"}},
     "gem": {"split-cifar100": {"learning_rate": 0.03}, **{name: {"learning_rate": 0.01} for name in LARGE}},
     "agem": {"split-cifar100": {"learning_rate": 0.03}, **{name: {"learning_rate": 0.01} for name in LARGE}},
@@ -31,7 +32,7 @@ PAPER_SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def method_defaults(method: str, dataset: str, buffer_size: int) -> dict[str, Any]:
-    """Field values for a method on a data set, empty where the data set's own hold.
+    """Config fields that the paper sets for a method on a data set, by name; empty if the data set's defaults apply.
 
     >>> method_defaults("gem", "split-cifar100", 500)
     {'learning_rate': 0.03}

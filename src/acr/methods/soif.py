@@ -1,13 +1,15 @@
 """Second-Order Influence Functions for sample selection (SOIF).
 
-Trains as ER does. In the last epoch of each task every batch is offered to the memory, and of stored and new samples
-together those are deleted that a kernel machine on all of them misses least, with a second term for what the deletion
-does to later selections. Sun, Mu and Hua, "Regularizing Second-Order Influences for Continual Learning", CVPR 2023.
+Trains like ER. In the last epoch of each task every batch is offered to the memory. A kernel machine is fitted to the
+stored and the new samples together, and the samples are deleted whose removal raises its loss least, to first order; a
+second term accounts for the effect of a deletion on later selections. Sun, Mu and Hua, "Regularizing Second-Order
+Influences for Continual Learning", CVPR 2023. The formulas are in ``acr.methods.maths.selection`` and
+``acr.methods.maths.ntk``.
 
-The kernel is the infinite-width tangent kernel of a residual network, on plain normalised images. The stored samples'
-part of it is kept from one selection to the next, so that only rows of new samples are computed. New samples weigh
-their share of the stream; in the paper's released program that weight lands on the last stored samples instead: the
-quirk ``misplaced-soif-weight``.
+The kernel is the infinite-width tangent kernel of a residual network, on plain normalised images. The part for stored
+samples is kept from one selection to the next, so that only rows of new samples are computed. New samples are weighted
+by b/N_seen, batch size over samples seen; in the paper's released program that weight is applied to the last stored
+samples instead: the quirk ``misplaced-soif-weight``.
 
 Measure it: ``acr run --method soif --dataset split-cifar100``
 """
@@ -54,7 +56,7 @@ class SOIF(MemoryMethod):
         self.kernel = KernelCache()
 
     def observe(self, batch: Batch) -> Tensor:
-        """One step as ER's; in the last epoch of a task also the memory's choice."""
+        """One step as in ER; in the last epoch of a task the batch is also offered to the memory. Returns the loss."""
         images, labels = self.with_replay(batch)
         loss = F.cross_entropy(self.network(images), labels)
         self.step(loss)
@@ -63,10 +65,12 @@ class SOIF(MemoryMethod):
         return loss.detach()
 
     def remember(self, batch: Batch) -> None:
-        """Fill the memory from slot to slot, the batch that overflows it from the start again; then select."""
+        """Fill the slots in order until B samples have been seen, then select B of the B + b stored and new samples."""
         buffer = self.buffer
         if buffer.seen < buffer.capacity:
-            last = slice(max(0, len(batch) - buffer.capacity), None)  # what a small memory does not overwrite at once
+            # Slot = count mod B: the batch that fills the memory wraps around to slot 0. If a batch is larger than the
+            # memory, only its last B samples would remain, so the others are skipped.
+            last = slice(max(0, len(batch) - buffer.capacity), None)
             slots = (buffer.seen + torch.arange(len(batch))[last]) % buffer.capacity
             order = slots.argsort()
             buffer.write(slots[order], batch.plain[last][order], batch.labels.cpu()[last][order], batch.task)
@@ -77,11 +81,14 @@ class SOIF(MemoryMethod):
 
     @torch.no_grad()
     def select(self, batch: Batch) -> None:
-        """Replace stored samples by those of the batch that are worth more."""
+        """Replace the stored samples that the selection deletes by the new ones that it keeps."""
         buffer, labels = self.buffer, batch.labels.cpu()
+        # The kernel machine has one output per class seen: `place` maps an output column to its number among those.
         place = torch.zeros(self.network.num_classes, dtype=torch.int64)
         place[self.context.seen] = torch.arange(len(self.context.seen))
+        # K over n = b + B rows: the new batch first, then the stored samples.
         kernel = self.kernel.joint(self.pixels(batch.plain), self.pixels(buffer.images))
+        # Delete b rows one by one, each time the one with the largest I_i + ν I²_i.
         chosen = select_rows(
             kernel,
             place[torch.cat([labels, buffer.labels])].to(kernel.device),
@@ -95,24 +102,25 @@ class SOIF(MemoryMethod):
             ridge=self.options.ridge,
             misplaced="misplaced-soif-weight" in self.context.protocol,
         )
+        # New samples that survive overwrite the slots of deleted stored samples, in order.
         self.kernel.keep(chosen.rows)
         buffer.write(chosen.slots, batch.plain[chosen.new_rows], labels[chosen.new_rows], batch.task)
 
     def pixels(self, images: Tensor) -> Tensor:
-        """Images as the kernel compares them: normalised."""
+        """Images as the kernel compares them: normalised floats."""
         return self.network.normalise(images)
 
     def side_memory_bytes(self) -> int:
-        """The kernel of the stored samples."""
+        """Bytes of the kernel of the stored samples."""
         stored = self.kernel.stored
         return 0 if stored is None else stored.numel() * stored.element_size()
 
     def state_dict(self) -> dict[str, Any]:
-        """Also the kernel: computed anew it could differ in its last bits."""
+        """As in the base class, with the kernel: if computed again, it could differ in its last bits."""
         return {**super().state_dict(), "kernel": self.kernel.stored}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Back to a saved state."""
+        """Restore a saved state."""
         super().load_state_dict(state)
         self.kernel.forget()
         if state["kernel"] is not None:

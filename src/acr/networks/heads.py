@@ -1,4 +1,4 @@
-"""Heads: from an embedding to one score a class."""
+"""Heads: from an embedding to one score per class."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from acr.losses import unit
 
 
 class LinearHead(nn.Linear):
-    """Scores w_c·f + b_c."""
+    """Scores w_c·f + b_c, with f the embedding of ``features`` values."""
 
     def __init__(self, features: int, num_classes: int) -> None:
         super().__init__(features, num_classes)
 
     def grow(self, num_classes: int) -> None:
-        """Add outputs for new classes, drawn as a new layer's are; the old ones stay as they are."""
+        """Extend the head to ``num_classes`` outputs; new ones are initialised like a new layer, old ones are kept."""
         fresh = nn.Linear(self.in_features, num_classes).to(self.weight)
         with torch.no_grad():
             fresh.weight[: self.out_features] = self.weight
@@ -24,13 +24,13 @@ class LinearHead(nn.Linear):
 
 
 class ProxyHead(nn.Module):
-    """One learned proxy a class; scores are cosines over a temperature, (f̂·ŵ_c)/τ, with no bias."""
+    """One learned proxy w_c per class; the scores are s_c = (f̂·ŵ_c)/τ, cosines over a temperature, without bias."""
 
     def __init__(self, features: int, num_classes: int, temperature: float = 0.09) -> None:
         super().__init__()
         self.temperature = temperature
         self.proxies = nn.Linear(features, num_classes, bias=False).weight
-        """K x features, initialised as a linear layer's weights."""
+        """K x features, initialised like the weights of a linear layer."""
 
     @property
     def out_features(self) -> int:
@@ -38,11 +38,11 @@ class ProxyHead(nn.Module):
         return self.proxies.shape[0]
 
     def forward(self, features: Tensor) -> Tensor:
-        """Scores of all classes."""
+        """Scores of all classes, n x K, for n x features embeddings."""
         return unit(features) @ unit(self.proxies).T / self.temperature
 
     def grow(self, num_classes: int) -> None:
-        """Add proxies for new classes; the old ones stay as they are."""
+        """Extend the head to ``num_classes`` proxies; new ones are initialised like a new layer, old ones are kept."""
         fresh = nn.Linear(self.proxies.shape[1], num_classes, bias=False).to(self.proxies).weight
         with torch.no_grad():
             fresh[: self.out_features] = self.proxies

@@ -1,4 +1,4 @@
-"""Network: 8-bit images in, scores out. Normalisation is its first layer: it is neither forgotten nor repeated."""
+"""Network: 8-bit images in, scores out. Normalisation is its first layer, so it cannot be forgotten or repeated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from acr.networks.heads import LinearHead, ProxyHead
 class Network(nn.Module):
     """Normalise, encode, score.
 
-    Takes uint8 images, or floats on the scale 0..1. ``mean`` and ``std`` are buffers: they travel with the weights.
+    Takes uint8 images, or floats on the scale 0..1, n x C x H x W. ``mean`` and ``std`` have one value per channel, on
+    the scale 0..1; they are buffers, so they are saved with the weights.
     """
 
     mean: Tensor
@@ -26,7 +27,7 @@ class Network(nn.Module):
         self.encoder = encoder
         self.head = head
         self.layout = torch.contiguous_format
-        """Memory layout of the images on their way through the encoder."""
+        """Memory layout of the images in the encoder."""
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).view(1, -1, 1, 1))
         self.register_buffer("std", torch.tensor(std, dtype=torch.float32).view(1, -1, 1, 1))
 
@@ -36,16 +37,16 @@ class Network(nn.Module):
         return self.head.out_features
 
     def normalise(self, images: Tensor) -> Tensor:
-        """To zero mean and unit deviation, in the encoder's memory layout."""
+        """(x − mean)/std with x on the scale 0..1, in the encoder's memory layout and on its device."""
         pixels = images.to(self.mean.device, non_blocking=True)
         scale = 255.0 if pixels.dtype == torch.uint8 else 1.0
         pixels = pixels.to(self.mean.dtype).contiguous(memory_format=self.layout)
         return (pixels / scale - self.mean) / self.std
 
     def features(self, images: Tensor) -> Tensor:
-        """Embeddings f(x)."""
+        """Embeddings f(x), n x features."""
         return self.encoder(self.normalise(images))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Scores of all classes."""
+        """Scores of all classes, n x K."""
         return self.head(self.features(images))

@@ -1,6 +1,6 @@
 """ResNet-18 for small images (He et al. 2016): 3x3 stem, no max pool, strides 1-2-2-2.
 
-The paper's network at width 64. Any width, any side from 8 pixels up, 1 or 3 channels.
+At width 64 it is the paper's network. Any width, any image side of 8 pixels or more, 1 or 3 channels.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from acr.networks.heads import LinearHead, ProxyHead
 from acr.networks.network import Network
 
 NARROWEST_CHANNELS_LAST = 8
-"""Channels-last is 1.1 to 1.25 times faster, but with fewer than 8 channels PyTorch's CPU backward pass (seen with
-2.13) can crash the process in that layout."""
+"""Smallest width that uses the channels-last layout. It is 1.1 to 1.25 times faster, but with fewer than 8 channels
+PyTorch's CPU backward pass can crash the process in that layout (seen with 2.13)."""
 
 
 class BatchNorm2d(nn.BatchNorm2d):
-    """Batch normalisation that falls back on its running averages where a batch leaves one value a channel.
+    """Batch normalisation that uses its running averages where a batch has a single value per channel.
 
-    One 8x8 image ends in a 1x1 map: there is no variance to normalise by.
+    One 8x8 image ends in a 1x1 map, which has no variance to normalise by.
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalise by the batch's statistics in training mode, if it has any."""
+        """Normalise by the statistics of the batch in training mode, if it has more than one value per channel."""
         single = input.shape[0] * input.shape[2] * input.shape[3] == 1
         if self.training and single:
             return F.batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, False, 0, self.eps)
@@ -41,7 +41,7 @@ def conv3x3(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
 
 
 class BasicBlock(nn.Module):
-    """conv-BN-ReLU-conv-BN plus shortcut, ReLU."""
+    """conv-BN-ReLU-conv-BN plus shortcut, then ReLU. ``inputs`` and ``outputs`` are numbers of channels."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -52,18 +52,21 @@ class BasicBlock(nn.Module):
             self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), BatchNorm2d(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Residual sum."""
+        """ReLU of the residual sum, n x outputs x ⌈H/stride⌉ x ⌈W/stride⌉."""
         y = F.relu(self.bn1(self.conv1(x)), inplace=True)
         return F.relu(self.bn2(self.conv2(y)) + self.shortcut(x), inplace=True)
 
 
 class ResNet18(nn.Module):
-    """The encoder: images to vectors of 8 x width non-negative features."""
+    """The encoder: maps images to vectors of 8·width non-negative features.
+
+    ``width`` is the number of channels of the first stage, ``channels`` that of the images.
+    """
 
     def __init__(self, width: int = 64, channels: int = 3) -> None:
         super().__init__()
         if width < 1:
-            raise InputError(f"The width of a network is 1 or more; got {width}.")
+            raise InputError(f"The width of a network must be 1 or more; got {width}.")
         self.features = 8 * width
         self.conv, self.bn = conv3x3(channels, width), BatchNorm2d(width)
         stages: list[nn.Module] = []
@@ -74,7 +77,7 @@ class ResNet18(nn.Module):
         self.stages = nn.Sequential(*stages)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Mean over the last map."""
+        """The mean over the last map, n x features, for normalised images."""
         return self.stages(F.relu(self.bn(self.conv(x)), inplace=True)).mean((2, 3))
 
 
@@ -89,13 +92,22 @@ def resnet18(
 ) -> Network:
     """ResNet-18 with a linear or a proxy head; 11,168,832 encoder parameters at width 64.
 
+    Args:
+        num_classes: number of outputs.
+        width: channels of the first stage.
+        head: ``linear`` (w_c·f + b_c) or ``proxy`` (cosines over a temperature).
+        channels: channels of the images.
+        mean: of each channel on the scale 0..1, for normalisation; 0 if None.
+        std: likewise; 1 if None.
+        temperature: τ of the proxy head.
+
     >>> resnet18(10, width=4, channels=1)(torch.zeros(2, 1, 8, 8, dtype=torch.uint8)).shape
     torch.Size([2, 10])
     """
     if num_classes < 1:
-        raise InputError(f"A network has one class or more; got {num_classes}.")
+        raise InputError(f"A network must have one class or more; got {num_classes}.")
     if head not in ("linear", "proxy"):
-        raise InputError(f"The head is 'linear' or 'proxy'; got {head!r}.")
+        raise InputError(f"The head must be 'linear' or 'proxy'; got {head!r}.")
     encoder = ResNet18(width, channels)
     top = (
         LinearHead(encoder.features, num_classes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ def draw_line(axes: Any, group: Group, look: Look, values: list[Any]) -> None:
     """A line with its interval as a band."""
     x = list(range(1, len(values) + 1))
     y = [100 * value.mean for value in values]
-    axes.plot(x, y, color=look.color, marker=look.marker, linestyle=look.line, label=group.label)
+    axes.plot(x, y, color=look.color, marker=look.marker, linestyle=look.line, label=wrapped(group.label))
     half = [0.0 if math.isnan(value.half) else 100 * value.half for value in values]
     if any(half):
         low, high = ([a + sign * b for a, b in zip(y, half, strict=True)] for sign in (-1, 1))
@@ -71,11 +72,26 @@ def stages_figure(comparison: Comparison, looks: dict[str, Look]) -> Any:
     return figure
 
 
+def legend_columns(labels: list[str]) -> int:
+    """As many columns as fit a page's width of about 100 letters.
+
+    >>> legend_columns(["ACR", "ER"]), legend_columns(["ACR, policy hard, samples per class 16, width 8"] * 3)
+    (2, 1)
+    """
+    longest = max(len(line) for label in labels for line in label.splitlines())
+    return max(1, min(len(labels), 6, 100 // (8 + longest)))
+
+
+def wrapped(label: str) -> str:
+    """A long label in several lines, so that a legend leaves room for what it explains."""
+    return textwrap.fill(label, 36)
+
+
 def legend(figure: Any, axes: Any) -> None:
     """One legend for all panels, above them."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
-        figure.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 6))
+        figure.legend(handles, labels, loc="outside upper center", ncols=legend_columns(labels))
 
 
 def scatter_figure(comparison: Comparison, looks: dict[str, Look]) -> Any:
@@ -90,7 +106,7 @@ def scatter_figure(comparison: Comparison, looks: dict[str, Look]) -> Any:
         look = looks[group.label]
         halves = [0.0 if math.isnan(v.half) else 100 * v.half for v in (clean, shifted)]
         axes.errorbar(100 * clean.mean, 100 * shifted.mean, xerr=halves[0], yerr=halves[1], color=look.color,
-                      marker=look.marker, linestyle="", markersize=6, elinewidth=0.8, label=group.label)  # fmt: skip
+                      marker=look.marker, linestyle="", markersize=6, elinewidth=0.8, label=wrapped(group.label))  # fmt: skip
     ends = axes.get_xlim(), axes.get_ylim()
     axes.plot([0, 100], [0, 100], color="#999", linestyle=":", linewidth=0.8)
     axes.set(xlabel="clean ACC (%)", ylabel="shifted ACC (%)", xlim=ends[0], ylim=ends[1])
@@ -115,7 +131,7 @@ def ood_figure(comparison: Comparison, looks: dict[str, Look]) -> Any:
         look = looks[group.label]
         hatch = {"-": "", "--": "///", ":": "...", "-.": "xxx"}[look.line]
         heights = [100 * v.mean for v in values]
-        axes.bar(x, heights, width, yerr=errors, color=look.color, hatch=hatch, label=group.label,
+        axes.bar(x, heights, width, yerr=errors, color=look.color, hatch=hatch, label=wrapped(group.label),
                  error_kw={"elinewidth": 0.6, "ecolor": "#444"}, edgecolor="white", linewidth=0.3)  # fmt: skip
     axes.set_xticks(
         range(len(names)), [name.replace("_", " ") for name in names], rotation=35, ha="right", rotation_mode="anchor"

@@ -1,6 +1,6 @@
 """Evaluation under shift: the common corruptions of Hendrycks & Dietterich (ICLR 2019), batched and keyed.
 
-The names and tables are light; the functions bring numpy, scipy and torch with them and load when first used.
+The names and tables are light; the functions need numpy, scipy and torch, and are imported when first used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The four blurs: defocus, motion, zoom and glass.
 
-Everything here is sums of shifted images in a fixed order, or sums that are exact: a library routine that orders its
-additions by batch size or by number of threads could make an image depend on its neighbours.
+Every result is a sum of shifted images in a fixed order, or a sum that is exact. A library routine whose order of
+additions depends on the batch size or the number of threads could make an image depend on its neighbours.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from acr.shift.resample import clamped, gaussian_kernel, mirrored, zoom_matrix
 from acr.shift.setting import Bytes, Floats, Setting, unit
 
 NEGLIGIBLE = 1e-7
-"""A weight below this share of the whole cannot move a float32 in [0, 1] by a unit in its last place."""
+"""A weight below this share of the total cannot change a float32 in [0, 1] by a unit in its last place."""
 
 
 def defocus_blur(images: Bytes, setting: Setting) -> Floats:
-    """Correlation with a smoothed disk, borders reflected about the edge pixels."""
+    """Correlation with a smoothed disk; the image is reflected about its edge pixels."""
     radius, alias = setting.values
     kernel = disk(radius, alias)
     reach = len(kernel) // 2
     batch, channels, height, width = images.shape
-    # Pixels first, images last: a shifted view is then one long run, and all images of the batch share every addition.
+    # Pixels first, images last: a shifted view is then contiguous, and one addition serves all images of the batch.
     planes = np.ascontiguousarray(images.reshape(-1, height, width).transpose(1, 2, 0), np.float32)
     planes = planes[mirrored(np.arange(-reach, height + reach), height)]
     planes = planes[:, mirrored(np.arange(-reach, width + reach), width)]
     total = np.zeros((height, width, batch * channels), np.float32)
     scratch = np.empty_like(total)
-    for row in range(reach + 1):  # the kernel is symmetric: opposite rows and opposite columns share their weight
+    for row in range(reach + 1):  # the kernel is symmetric: opposite rows and columns have equal weights
         if kernel[reach + row].max() <= NEGLIGIBLE:
             continue
         pair = planes[reach + row : reach + row + height]
@@ -52,7 +52,10 @@ def defocus_blur(images: Bytes, setting: Setting) -> Floats:
 
 
 def disk(radius: float, alias: float) -> NDArray[np.float64]:
-    """A disk on a grid (17 x 17, larger for radii above 8), smoothed by a small Gaussian against aliasing."""
+    """A disk of sum 1 on a grid (17 x 17, larger for radii above 8), smoothed against aliasing.
+
+    ``radius`` and ``alias``, the σ of the Gaussian that smooths it, are in pixels.
+    """
     small = radius <= 8
     reach = 8 if small else int(radius)
     line = np.arange(-reach, reach + 1)
@@ -68,17 +71,25 @@ def disk(radius: float, alias: float) -> NDArray[np.float64]:
 
 
 def motion_blur(images: Bytes, setting: Setting) -> Floats:
-    """A trail along an angle drawn from U[-45°, 45°], as ImageMagick draws it."""
+    """Motion blur at an angle from U[-45°, 45°], as in ImageMagick."""
     radius, sigma = setting.values
     angles = [float(stream.uniform(-45, 45)) for stream in setting.streams()]
     return trail(images.transpose(0, 2, 3, 1), int(radius), sigma, angles).transpose(0, 3, 1, 2).clip(0, 1)
 
 
 def trail(planes: Bytes, radius: int, sigma: float, angles: Sequence[float]) -> Floats:
-    """ImageMagick's motion blur of N x H x W x C bytes, an angle in degrees for each image; gives floats in [0, 1].
+    """ImageMagick's motion blur: a weighted mean along a line, with the weights of a one-sided Gaussian.
 
-    A one-sided Gaussian of 2·radius + 1 taps; tap i lies i steps along the angle, each coordinate rounded half down;
-    positions outside take the edge pixel.
+    There are 2·radius + 1 taps. Tap i is i pixels along the angle, with each coordinate rounded half down; positions
+    outside take the edge pixel.
+
+    Args:
+        planes: N x H x W x C bytes.
+        radius: half the number of taps, rounded down.
+        sigma: of the Gaussian, in pixels.
+        angles: one per image, in degrees.
+
+    Returns N x H x W x C floats in [0, 1].
     """
     kernel = np.exp(-(np.arange(2 * radius + 1) ** 2) / (2 * sigma**2))
     kernel /= kernel.sum()
@@ -90,7 +101,7 @@ def trail(planes: Bytes, radius: int, sigma: float, angles: Sequence[float]) -> 
     padded = np.pad(planes[order], ((0, 0), (top, bottom), (left, right), (0, 0)), mode="edge").astype(np.float32)
     total = np.zeros(planes.shape, np.float32)
     scratch = np.empty_like(total)
-    # Images of like angles have a tap in the same place: one addition serves them all.
+    # Images with similar angles have a tap in the same place, so one addition serves them all.
     for tap, weight in enumerate((kernel / 255).astype(np.float32)):
         place = steps[:, :, tap]
         changes = np.flatnonzero((place[1:] != place[:-1]).any(axis=1)) + 1
@@ -104,7 +115,7 @@ def trail(planes: Bytes, radius: int, sigma: float, angles: Sequence[float]) -> 
 
 
 def trail_offsets(taps: int, angles: Sequence[float]) -> NDArray[np.intp]:
-    """Rows and columns of the taps of trails at angles in degrees: angle x 2 x tap.
+    """Offsets (row, column) of ``taps`` taps along each angle, in degrees: angles x 2 x taps.
 
     >>> trail_offsets(4, [-45]).tolist()
     [[[0, -1, -1, -2], [0, 1, 1, 2]]]
@@ -125,12 +136,12 @@ def zoom_blur(images: Bytes, setting: Setting) -> Floats:
 
 
 WEIGHT_UNIT = 1 << 16
-"""Zoom weights are whole multiples of 1/65536: with 8-bit pixels every partial sum is then an exact float32."""
+"""Zoom weights are multiples of 1/65536, so that with 8-bit pixels every partial sum is an exact float32."""
 
 
 @lru_cache(maxsize=8)
 def _zoom_weights(height: int, width: int, steps: tuple[float, float, float]) -> sparse.csr_array:
-    """The whole zoom blur as one sparse matrix over the pixels: near the centre all zooms read the same few of them."""
+    """The whole zoom blur as one sparse matrix over pixels: near the centre all zooms read the same few pixels."""
     factors = np.arange(*steps)
     total = sparse.diags_array(np.ones(height * width), format="csr")
     for factor in factors:
@@ -138,16 +149,16 @@ def _zoom_weights(height: int, width: int, steps: tuple[float, float, float]) ->
         total = total + sparse.kron(rows, columns, format="csr")
     total = total * (WEIGHT_UNIT / (len(factors) + 1))
     total.data = np.rint(total.data)
-    # Rounding may leave a row a little off the whole; its own pixel, which always has a weight, takes up the rest.
+    # After rounding, a row may not add up to the total; the rest goes to its own pixel, which always has a weight.
     total = total + sparse.diags_array(WEIGHT_UNIT - total.sum(axis=1), format="csr")
     return total.astype(np.float32)
 
 
 def glass_blur(images: Bytes, setting: Setting) -> Floats:
-    """Gaussian blur, sweeps that swap each pixel with a near one, Gaussian blur.
+    """Gaussian blur, sweeps that swap each pixel with a random neighbour, Gaussian blur.
 
-    A sweep goes from the lower right to the upper left; each swap sees the ones before it. The order of pixels is
-    swept for all images at once, then read once.
+    A sweep runs from the lower right to the upper left, and each swap acts on the result of those before it. The swaps
+    are applied to indices of pixels, for all images at once; the pixels are then read once.
     """
     sigma, shift, sweeps = setting.values[0], int(setting.values[1]), int(setting.values[2])
     batch, channels, height, width = images.shape
@@ -163,7 +174,7 @@ def glass_blur(images: Bytes, setting: Setting) -> Floats:
     for place, jump in zip(places, jumps, strict=True):
         there = jump * batch + (lanes + place * batch)
         here[:] = order[place]
-        flat.take(there, out=order[place], mode="clip")  # nothing lies outside; numpy need not look
+        flat.take(there, out=order[place], mode="clip")  # all are inside; this spares numpy the check
         flat[there] = here
     soft = _soften(unit(images), sigma).reshape(batch, channels, -1)
     mixed = np.take_along_axis(soft, order.T[:, None, :], axis=2).reshape(images.shape)
@@ -171,7 +182,7 @@ def glass_blur(images: Bytes, setting: Setting) -> Floats:
 
 
 def _soften(planes: Floats, sigma: float) -> Floats:
-    """Gaussian blur of the last two axes, cut at four deviations, edge pixels repeated."""
+    """Gaussian blur of the last two axes with ``sigma`` in pixels, truncated at 4σ, edge pixels repeated."""
     reach = int(4 * sigma + 0.5)
     if reach == 0:
         return planes

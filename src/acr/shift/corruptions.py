@@ -1,8 +1,9 @@
 """Corrupting batches of images: the public functions, and what they accept.
 
-Images are uint8 N x C x H x W with one or three channels, any size, numpy arrays or torch tensors; the same kind comes
-back. The arithmetic runs on the CPU in float32. An image's corruption depends on the image, the corruption with its
-severity and constants, the seed and the image's number in its set, and on nothing else: not on the batch or its order.
+Images are uint8 N x C x H x W with one or three channels, of any size, as numpy arrays or torch tensors; the result is
+of the same kind. The arithmetic runs on the CPU in float32. The corruption of an image depends on the image, the
+corruption with its severity and constants, the seed, and the image's index in its set, and on nothing else: neither on
+the batch nor on its order.
 """
 
 from __future__ import annotations
@@ -52,15 +53,15 @@ def corrupt(
     seed: int = 0,
     indices: Sequence[int] | NDArray[Any] | torch.Tensor | None = None,
 ) -> Images:
-    """Corrupted copies of images, of the kind given: uint8 gives uint8 (rounded to nearest).
+    """Corrupted copies of images, of the same kind: uint8 images give uint8 (rounded to nearest).
 
     Args:
-        images: uint8 N x C x H x W, or floats in [0, 1], which are read as bytes and give floats as ``corrupt_float``.
+        images: uint8 N x C x H x W, or floats in [0, 1], which are rounded to bytes; floats give floats.
         name: one of ``acr.shift.CORRUPTIONS``.
         severity: 1 to 5.
         constants: ``imagenet-c`` (the paper's evaluation) or ``cifar-c`` (made for 32x32).
         seed: of the draws.
-        indices: the images' numbers in their set, 0..n-1 if None; with them a part of a set is corrupted as the whole.
+        indices: the images' indices in their set, 0..N-1 if None; they make a part of a set match the whole.
 
     >>> from acr.shift import corrupt
     >>> images = np.full((2, 3, 8, 8), 100, dtype=np.uint8)
@@ -84,17 +85,17 @@ def corrupt_float(
 ) -> Images:
     """Corrupted copies as float32 in [0, 1], not rounded to bytes: what the released evaluation fed its networks.
 
-    The draws are those of ``corrupt``, which gives these values rounded to bytes. Pixelate and JPEG work on bytes and
-    give multiples of 1/255. Float images in [0, 1] are read as bytes first, rounded to the nearest.
+    The arguments and the draws are those of ``corrupt``, which gives these values rounded to bytes. Pixelate and JPEG
+    work on bytes and give multiples of 1/255. Float images in [0, 1] are first rounded to the nearest byte.
     """
     return _like(images, _run(_pixels(images), name, severity, constants, seed, indices, quantise=False))
 
 
 def wrapped_bytes(images: Images, mean: Sequence[float], std: Sequence[float]) -> Images:
-    """Normalised images as bytes by ``wrap``: what the released evaluation corrupted instead of the images.
+    """Bytes of the normalised images by ``wrap``: what the released evaluation corrupted instead of the images.
 
-    A normalised value lies about in [-2, 2]; times 255 it leaves the byte several times over, in both directions, and
-    only its remainder is left.
+    A normalised value is roughly in [-2, 2]. Times 255 it exceeds a byte in both directions, and only its remainder
+    modulo 256 is left. ``mean`` and ``std`` have one value per channel, on the scale 0..1.
 
     >>> ramp = np.array([0, 128, 255], dtype=np.uint8).reshape(1, 1, 1, 3)
     >>> wrapped_bytes(ramp, mean=[0.5071], std=[0.2675]).ravel().tolist()
@@ -107,7 +108,7 @@ def wrapped_bytes(images: Images, mean: Sequence[float], std: Sequence[float]) -
     if min(std) <= 0:
         raise InputError(f"Standard deviations must be above 0, not {list(std)}.")
     centre, spread = (np.asarray(values, np.float32)[:, None] for values in (mean, std))
-    # A result depends on a byte and its channel only: it is worked out once for each brightness and looked up.
+    # A result depends only on a byte and its channel, so it is computed once per brightness and looked up.
     table = wrap((np.divide(np.arange(256), 255, dtype=np.float32) - centre) / spread)
     wrapped = np.empty_like(pixels)
     for channel in range(channels):
@@ -146,13 +147,13 @@ def _run(
         part = slice(start, start + chunk)
         setting = Setting(name, int(severity), constants, values, int(seed), numbers[part])
         floats = _FUNCTIONS[name](pixels[part], setting)
-        # The sum is cut to a whole number below, so adding a half rounds to the nearest.
+        # The assignment to bytes truncates, so adding a half rounds to nearest.
         result[part] = floats * np.float32(255) + np.float32(0.5) if quantise else floats
     return result
 
 
 def _pixels(images: Any) -> Bytes:
-    """The images as a contiguous uint8 array, or an error that says what is wrong with them."""
+    """The images as a contiguous uint8 array; raises an error that says what is wrong with them."""
     if isinstance(images, torch.Tensor):
         array: NDArray[Any] = images.detach().cpu().numpy()
     elif isinstance(images, np.ndarray):
@@ -185,12 +186,12 @@ def _like(images: Images, result: NDArray[Any]) -> Images:
 
 
 def _numbers(indices: Any, count: int) -> list[int]:
-    """The images' numbers as a list, one for each."""
+    """The images' indices in their set as a list, one per image."""
     if indices is None:
         return list(range(count))
     array = indices.detach().cpu().numpy() if isinstance(indices, torch.Tensor) else np.asarray(indices)
     if array.ndim != 1 or len(array) != count:
         raise InputError(f"Indices must be one number for each of the {count} images; their shape is {array.shape}.")
     if not np.issubdtype(array.dtype, np.integer) or array.min() < 0:
-        raise InputError("Indices must be whole numbers from 0: the images' places in their set.")
+        raise InputError("Indices must be whole numbers from 0 up: the images' positions in their set.")
     return [int(number) for number in array]

@@ -27,7 +27,7 @@ def elastic_transform(images: Bytes, setting: Setting) -> Floats:
         if strength:
             field[:] = words(stream, field.size, np.int16).reshape(field.shape)
     x, y = affine_positions(points, height, width)
-    # Reflection about the edge pixels first, about the border of the image second.
+    # The first sampling reflects about the edge pixels, the second about the border of the image.
     warped = _sample(torch.from_numpy(unit(images)), x, y, about_pixels=True)
     if strength:
         move = smooth(noise, sigma) * strength
@@ -36,9 +36,10 @@ def elastic_transform(images: Bytes, setting: Setting) -> Floats:
 
 
 def affine_positions(moved_by: Reals, height: int, width: int) -> tuple[Reals, Reals]:
-    """Where each pixel of the result comes from, under the affine map that moves three points by ``moved_by`` (x, y).
+    """The source of each pixel under the affine map that moves three points by ``moved_by``.
 
-    The points lie a third of the side from the centre: lower right, upper right or lower left, upper left.
+    The points are a third of the shorter side from the centre along both axes: lower right, upper right, upper left.
+    ``moved_by`` is N x 3 x 2, (x, y) in pixels. Returns the x and the y positions, N x height x width each, in pixels.
     """
     reach = max(min(height, width) // 3, 1)
     corner = np.array([width // 2, height // 2]) + reach * np.array([[1, 1], [1, -1], [-1, -1]])
@@ -58,10 +59,11 @@ def affine_positions(moved_by: Reals, height: int, width: int) -> tuple[Reals, R
 
 
 def smooth(noise: NDArray[np.int16], sigma: float) -> Reals:
-    """Signed 16-bit noise, read as U[-1, 1], under a Gaussian of ``sigma`` pixels, cut at three, border reflected.
+    """Signed 16-bit noise, read as U[-1, 1], smoothed by a Gaussian; the border is reflected.
 
-    The weights are multiples of 2^-18, so all products and sums fit the 53 bits of a float64 and the matrix product is
-    exact: no order of additions, and so no number of threads, can change it.
+    ``noise`` is ... x H x W, ``sigma`` is in pixels, and the Gaussian is truncated at 3σ. The weights are multiples of
+    2^-18, so all products and sums fit the 53 bits of a float64 and the matrix product is exact: the order of
+    additions, and so the number of threads, cannot change it.
     """
     height, width = noise.shape[-2:]
     rows, columns = _smoothing(height, sigma), _smoothing(width, sigma)
@@ -80,7 +82,10 @@ def _smoothing(side: int, sigma: float) -> Reals:
 
 
 def _sample(x: torch.Tensor, columns: Reals, rows: Reals, about_pixels: bool) -> torch.Tensor:
-    """Bilinear samples at pixel positions; reflection about the edge pixels' centres or about the border."""
+    """Bilinear samples of N x C x H x W images at the given columns and rows, in pixels.
+
+    Positions outside are reflected about the centres of the edge pixels (``about_pixels``) or about the border.
+    """
     height, width = x.shape[-2:]
     grid = np.empty((len(x), height, width, 2), np.float32)
     for axis, (position, side) in enumerate(((columns, width), (rows, height))):
@@ -94,8 +99,8 @@ def _sample(x: torch.Tensor, columns: Reals, rows: Reals, about_pixels: bool) ->
 def pixelate(images: Bytes, setting: Setting) -> Floats:
     """Box resize to a fraction of the side and back.
 
-    A resize of columns does not look across rows, so all rows of all images are laid side by side and Pillow resizes
-    the batch in two calls, with the rounding it would use for each image: the horizontal pass, then the vertical one.
+    Resizing along one axis treats all lines independently, so the lines of all images are placed side by side, and
+    Pillow resizes the batch in two calls, horizontally and then vertically, with the rounding it uses for one image.
     """
     (share,) = setting.values
     batch, channels, height, width = images.shape
@@ -109,23 +114,23 @@ def pixelate(images: Bytes, setting: Setting) -> Floats:
 
 
 def _shorten(lines: Bytes, count: int) -> Bytes:
-    """Box resize of the first axis."""
+    """Box resize of the first axis to ``count`` lines."""
     picture = Image.fromarray(np.ascontiguousarray(lines))
     return np.asarray(picture.resize((picture.width, count), Image.Resampling.BOX))
 
 
 def jpeg_compression(images: Bytes, setting: Setting) -> Floats:
-    """JPEG at a quality, with Pillow's defaults; a grey image has no colour planes to lose."""
+    """JPEG at a given quality, otherwise with Pillow's defaults; one-channel images are saved as greyscale."""
     quality = int(setting.values[0])
     batch, channels, height, width = images.shape
     mode = "RGB" if channels == 3 else "L"
     size = width, height
-    # All pictures go through one step before the next: this keeps the memory of the codec, instead of asking anew.
+    # All pictures pass one step before the next, which lets the codec reuse its memory.
     pictures = [Image.frombytes(mode, size, image.tobytes()) for image in images.transpose(0, 2, 3, 1)]
     files = [BytesIO() for _ in pictures]
     for picture, file in zip(pictures, files, strict=True):
         picture.save(file, "JPEG", quality=quality)
-    # The decoder is called directly: opening a file would parse its headers in Python, for longer than it decodes.
+    # The decoder is called directly: opening a file parses its headers in Python, which takes longer than decoding.
     pictures = [Image.frombytes(mode, size, file.getvalue(), "jpeg", mode, "") for file in files]
     decoded = np.frombuffer(b"".join(picture.tobytes() for picture in pictures), np.uint8)
     return unit(decoded.reshape(batch, height, width, channels).transpose(0, 3, 1, 2))

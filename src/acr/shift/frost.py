@@ -1,4 +1,4 @@
-"""Panes of window frost, drawn: feathery crystals that branch at sixty degrees, over a haze, on dark glass."""
+"""Panes of window frost, generated: feathery crystals that branch at sixty degrees, over a haze, on dark glass."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from acr.randomness import key_to_seed
 from acr.shift.setting import Bytes
 
 PANES = 5
-"""Different panes to cut from, for each seed."""
+"""Number of panes per seed."""
 
 SIDE = 768
-"""Pixels of a full-size pane."""
+"""Side of a full-size pane, in pixels."""
 
 TINT = (0.84, 0.95, 1.0)
-"""Ice is a little blue."""
+"""Factors on red, green and blue: ice is slightly blue."""
 
 FULL_LENGTH = 120
 """Mean length of a crystal's arm, in pixels of the full pane."""
@@ -27,23 +27,23 @@ FULL_LENGTH = 120
 
 @lru_cache(maxsize=4 * PANES)
 def pane(seed: int, number: int, scale: float, at_least: int) -> Bytes:
-    """Pane ``number`` of a seed as uint8 3 x S x S: the full pane times ``scale``, enlarged where images need more."""
+    """Pane ``number`` of a seed, uint8 3 x S x S: a full pane resized by ``scale``, to ``at_least`` pixels or more."""
     side = max(round(SIDE * scale), at_least)
     white = _draw(seed, number).resize((side, side), Image.Resampling.LANCZOS)
     plane = np.asarray(white, np.float32)
     glass = np.stack([plane * np.float32(tint) for tint in TINT]).astype(np.uint8)
-    glass.setflags(write=False)  # it is shared by all who ask
+    glass.setflags(write=False)  # the cache hands out this one array to all callers
     return glass
 
 
 @lru_cache(maxsize=2 * PANES)
 def _draw(seed: int, number: int) -> Image.Image:
-    """A full pane, grey."""
+    """Pane ``number`` of a seed at full size, in grey."""
     rng = np.random.default_rng(key_to_seed(seed, "shift", "frost pane", number))
     haze = _haze(rng)
     canvas = Image.new("L", (SIDE, SIDE), 0)
     pen = ImageDraw.Draw(canvas)
-    drift = rng.uniform(0, 2 * math.pi)  # crystals of a pane lean the same way, more or less
+    drift = rng.uniform(0, 2 * math.pi)  # crystals of one pane lean in about the same direction
     for _ in range(110):
         x, y = rng.uniform(0, SIDE, 2)
         ice = float(haze[int(y), int(x)])
@@ -53,7 +53,7 @@ def _draw(seed: int, number: int) -> Image.Image:
             _grow(pen, rng, (x, y), lean + arm * math.pi / 3, length, 3)
     feathers = np.asarray(canvas.filter(ImageFilter.GaussianBlur(0.8)), np.float32)
     glow = np.asarray(canvas.filter(ImageFilter.GaussianBlur(9)), np.float32)
-    # Feathers stand out against their own glow, so that thick ice keeps its texture instead of turning white.
+    # Feathers are brightened relative to their own glow, so that thick ice keeps its texture instead of turning white.
     light = 40 + 110 * haze + 0.55 * glow + 1.5 * feathers * 60 / (40 + glow)
     light += rng.normal(0, 8, light.shape) * (0.3 + haze)
     light = 255 * (1 - np.exp(-np.maximum(light, 0) / 150))
@@ -63,7 +63,10 @@ def _draw(seed: int, number: int) -> Image.Image:
 def _grow(
     pen: ImageDraw.ImageDraw, rng: np.random.Generator, at: tuple[float, float], angle: float, length: float, depth: int
 ) -> None:
-    """One needle with side needles at sixty degrees, shorter and fainter towards its tip."""
+    """Draw one needle with fainter side needles at sixty degrees, shorter towards its tip.
+
+    ``at`` and ``length`` are in pixels, ``angle`` in radians; ``depth`` counts levels of needles, this one included.
+    """
     (x, y), (along, down) = at, (math.cos(angle), math.sin(angle))
     pen.line((x, y, x + length * along, y + length * down), fill=60 + 65 * depth, width=max(depth, 1))
     if depth == 1 or length < 10:

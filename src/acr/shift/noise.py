@@ -23,9 +23,9 @@ def gaussian_noise(images: Bytes, setting: Setting) -> Floats:
 
 
 def shot_noise(images: Bytes, setting: Setting) -> Floats:
-    """Poisson(rate · x) / rate: the grain of counting photons.
+    """Poisson(rate · x) / rate: the noise of counting photons.
 
-    A byte has 256 brightnesses, so one alias table per brightness (Walker 1977) gives exact Poisson counts, up to the
+    A byte has 256 brightnesses, so one alias table per brightness (Walker 1977) gives Poisson counts, exact up to the
     22 bits or more of its thresholds, from one 32-bit word and two look-ups.
     """
     (rate,) = setting.values
@@ -47,10 +47,10 @@ def shot_noise(images: Bytes, setting: Setting) -> Floats:
 
 @lru_cache(maxsize=8)
 def _poisson_tables(rate: float) -> tuple[NDArray[np.int32], NDArray[np.uint32], NDArray[np.int32]]:
-    """Alias tables of Poisson(rate · level / 255) for the 256 levels: first count, thresholds, aliases.
+    """Alias tables of Poisson(rate · level / 255) for the 256 levels: first count (256), thresholds and aliases.
 
-    The counts of a level run over a window of about eight deviations either side, outside of which lies less than a
-    threshold can express.
+    Thresholds and aliases are 256 x columns. The counts of a level cover about eight standard deviations on either
+    side of its mean; the probability outside is less than a threshold can express.
     """
     mean = rate * np.arange(256) / 255
     spread = 8 * np.sqrt(mean) + 8
@@ -60,11 +60,11 @@ def _poisson_tables(rate: float) -> tuple[NDArray[np.int32], NDArray[np.uint32],
     with np.errstate(divide="ignore", invalid="ignore"):
         log = count * np.log(mean)[:, None] - mean[:, None] - gammaln(count + 1)
     mass = np.exp(log)
-    mass[0] = np.arange(columns) == 0  # a black pixel sends no photons
+    mass[0] = np.arange(columns) == 0  # a black pixel emits no photons
     mass *= columns / mass.sum(axis=1, keepdims=True)
 
-    # Vose's filling, all levels side by side: a column below 1 is topped up by the current rich column; a rich column
-    # that falls below 1 is the next to be topped up.
+    # Vose's algorithm, for all levels at once: a column below 1 is filled up by the current rich column; a rich column
+    # that falls below 1 is the next to be filled up.
     level = np.arange(256)
     order = np.argsort(mass, axis=1, kind="stable")
     rich = np.sum(mass < 1, axis=1)
@@ -92,7 +92,7 @@ def _poisson_tables(rate: float) -> tuple[NDArray[np.int32], NDArray[np.uint32],
 
 
 def impulse_noise(images: Bytes, setting: Setting) -> Floats:
-    """A fraction of the sub-pixels turned black or white, half each."""
+    """A fraction of the sub-pixels set to 0 or 1, half each."""
     (fraction,) = setting.values
     draw = np.empty(images.shape, np.float32)
     for row, stream in zip(draw, setting.streams(), strict=True):

@@ -11,13 +11,14 @@ from acr.shift.setting import Floats
 
 
 class Plasma:
-    """Diamond-square clouds on a torus, of which only the top left corner is wanted.
+    """Diamond-square clouds on a torus, of which only the top left corner is needed.
 
-    A level doubles the grid: the middle of each square, then the middle of each edge, is the mean of its four
+    Each level doubles the grid: the middle of each square, then the middle of each edge, is the mean of its four
     neighbours plus a · U[-a, a]; a = 100 at first and is divided by ``decay`` at each level. A signed 16-bit draw is
-    U[-1, 1]; a level takes those of the squares, of the horizontal edges and of the vertical edges, in this order.
+    read as U[-1, 1]; a level uses those of the squares, of the horizontal edges and of the vertical edges, in this
+    order. ``side`` is the side of a map in pixels, a power of two, and ``maps`` the largest number of maps at a time.
 
-    The arrays are made once for all levels: asking the system for fresh memory would cost more than the arithmetic.
+    The arrays are allocated once for all levels: allocating new memory would cost more than the arithmetic.
     """
 
     def __init__(self, side: int, maps: int) -> None:
@@ -31,16 +32,19 @@ class Plasma:
 
     @property
     def draws(self) -> int:
-        """How many draws a map takes."""
+        """Number of draws per map."""
         return self.side**2 - 1
 
     def corners(self, draws: NDArray[np.int16], decay: float, height: int, width: int) -> Floats:
-        """Corners of as many maps as there are rows of draws, scaled to [0, 1] by the extremes of the whole maps."""
+        """The top left corners of maps, maps x height x width, scaled to [0, 1] by the extremes of the whole maps.
+
+        ``draws`` has one row of ``self.draws`` numbers per map; ``decay`` divides the roughness at each level.
+        """
         maps = len(draws)
         low = np.zeros((maps, 1, 1), np.float32)  # the first point of every map is 0
         high = np.zeros((maps, 1, 1), np.float32)
         corner = np.zeros((maps, height, width), np.float32)
-        grid = _view(self._grids[0], maps, 2, 2)  # the torus, with its seam repeated at the lower and right end
+        grid = _view(self._grids[0], maps, 2, 2)  # the torus, with its first row and column repeated at the end
         grid[:] = 0
         cells, used, roughness, level = 1, 0, 100.0, 1
         while 2 * cells < self.side:
@@ -89,12 +93,12 @@ class Plasma:
 
 
 def _view(buffer: Floats, *shape: int) -> Floats:
-    """The start of a flat buffer in a shape."""
+    """The start of a flat buffer, viewed in this shape."""
     return buffer[: math.prod(shape)].reshape(shape)
 
 
 def _merge(target: Floats, grid: Floats, squares: Floats, flat: Floats, steep: Floats) -> None:
-    """Interleave the points of a level with the new ones between them, as far as the target reaches."""
+    """Interleave the points of a level with the new ones between them, up to the size of the target."""
     height, width = target.shape[-2:]
     up, down, left, right = (height + 1) // 2, height // 2, (width + 1) // 2, width // 2
     target[..., 0::2, 0::2] = grid[..., :up, :left]
@@ -106,10 +110,10 @@ def _merge(target: Floats, grid: Floats, squares: Floats, flat: Floats, steep: F
 def _last_level(
     corner: Floats, grid: Floats, draws: NDArray[np.int16], roughness: float, low: Floats, high: Floats
 ) -> None:
-    """Fill the corners, and widen the extremes of the maps, without working out the rest of the finest level.
+    """Fill ``corner``, and update the extremes ``low`` and ``high``, without computing the rest of the finest level.
 
-    The finest level is three quarters of a map, and beyond the corner only its extremes matter. No new point can lie
-    more than 2 a² outside its neighbours on the grid: rows that keep this far from both extremes cannot change them.
+    The finest level is three quarters of a map, and outside the corner only its extremes matter. No new point can
+    exceed its neighbours on the grid by more than 2a², so rows farther than this from both extremes cannot change them.
     """
     maps, height, width = corner.shape
     cells = grid.shape[1] - 1
@@ -145,10 +149,11 @@ def _last_level(
 
 
 def _between(grid: Floats, for_squares: Floats, for_flat: Floats, for_steep: Floats) -> tuple[Floats, Floats, Floats]:
-    """New points of patches of R x C grid points that come with one more grid point on each side.
+    """New points of patches of R x C grid points; ``grid`` has one more point on each side.
 
-    Gives the middles of the squares, of the horizontal and of the vertical edges to the lower right of each point. The
-    noise of the squares has one more row above and one more column to the left.
+    The other arguments are the noise of the squares, with one more row above and one more column to the left, and that
+    of the horizontal and the vertical edges. Returns the middles of the squares, of the horizontal and of the vertical
+    edges to the lower right of each point.
     """
     quarter = np.float32(0.25)
     across = grid[..., :-1] + grid[..., 1:]

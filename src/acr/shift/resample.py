@@ -12,7 +12,7 @@ Whole = NDArray[np.intp]
 
 
 def mirrored(positions: Whole, side: int) -> Whole:
-    """Fold positions into 0..side-1 by reflection about the edge pixels (c b | a b c | b a), however far they lie.
+    """Fold positions into 0..side-1 by reflection about the edge pixels (c b | a b c | b a), from any distance.
 
     >>> mirrored(np.arange(-3, 6), 3).tolist()
     [1, 2, 1, 0, 1, 2, 1, 0, 1]
@@ -39,7 +39,7 @@ def clamped(positions: Whole, side: int) -> Whole:
 
 
 def gaussian_kernel(sigma: float, radius: int) -> Reals:
-    """Samples of a Gaussian at -radius..radius, normalised."""
+    """Samples of a Gaussian at -radius..radius, with sum 1; ``sigma`` and ``radius`` are in pixels."""
     if radius == 0:
         return np.ones(1)
     kernel = np.exp(-0.5 * (np.arange(-radius, radius + 1) / sigma) ** 2)
@@ -47,10 +47,11 @@ def gaussian_kernel(sigma: float, radius: int) -> Reals:
 
 
 def zoom_steps(side: int, factor: float) -> tuple[Whole, Reals]:
-    """A zoom of one axis about its centre, cut to the same length: for each pixel the left neighbour and the fraction.
+    """A zoom of one axis about its centre, cut to the same length.
 
-    The centre ``ceil(side / factor)`` pixels are stretched to ``round(factor)`` times their number with first and last
-    pixels kept in place (a spline zoom of order one), and the middle ``side`` pixels are cut out.
+    The central n = ceil(side / factor) pixels are stretched to round(n · factor) pixels, with the first and the last
+    one kept in place (a spline zoom of order one), and the middle ``side`` pixels are cut out. Returns for each of
+    these the index of its left neighbour and the weight of the right one.
     """
     inner = math.ceil(side / factor)
     outer = max(side, round(inner * factor))

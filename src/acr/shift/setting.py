@@ -1,4 +1,4 @@
-"""What a corruption function is given beside the images: its constants and the images' own random streams."""
+"""What a corruption function gets in addition to the images: its constants and one random stream per image."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Bytes = NDArray[np.uint8]
 """Images as stored: N x C x H x W."""
 
 Floats = NDArray[np.float32]
-"""Images in [0, 1], N x C x H x W, or single planes where said so."""
+"""Images in [0, 1], N x C x H x W, or single planes where stated."""
 
 
 Word = TypeVar("Word", np.int16, np.uint32)
@@ -24,21 +24,23 @@ Word = TypeVar("Word", np.int16, np.uint32)
 
 @dataclass(frozen=True)
 class Setting:
-    """One corruption at one severity for images of given numbers.
+    """One corruption at one severity, for images with the given indices in their set.
 
-    Draws are keyed by (seed, corruption, severity, number of the image in its set), so an image's corruption never
-    depends on its neighbours. Corruption functions read the streams once, in order, and take from each all they need.
+    Draws are keyed by (seed, corruption, severity, index), so the corruption of an image never depends on its
+    neighbours. Corruption functions read the streams once, in order, and take everything they need from each.
     """
 
     name: str
     severity: int
     table: str
+    """Name of the table of constants."""
     values: tuple[float, ...]
+    """The corruption's constants."""
     seed: int
     indices: Sequence[int]
 
     def streams(self) -> Iterator[np.random.Generator]:
-        """A generator per image, in order. It is one object, re-keyed at each step: use it before asking for the next.
+        """One generator per image, in order. It is one object, re-keyed at each step: use it before taking the next.
 
         Re-keying costs a tenth of building a generator, which at 32x32 would cost as much as the noise itself.
         """
@@ -60,7 +62,7 @@ class Setting:
 
 
 def words(stream: np.random.Generator, count: int, dtype: type[Word]) -> NDArray[Word]:
-    """``count`` uniform integers of a narrow type, several out of each 64 bits: the cheapest draws there are."""
+    """``count`` uniform integers of a narrow type, several from each 64 bits: the cheapest draws there are."""
     per_draw = 8 // np.dtype(dtype).itemsize
     raw = np.asarray(stream.bit_generator.random_raw(-(-count // per_draw)), dtype="<u8")
     return raw.view(np.dtype(dtype).newbyteorder("<"))[:count]

@@ -1,4 +1,4 @@
-"""A picture of what the corruptions do: rows are corruptions, columns the original and its severities."""
+"""A picture of what the corruptions do: one row per corruption, with the original and its severities in columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from acr.shift.setting import Bytes
 from acr.shift.severities import CORRUPTIONS, SEVERITIES
 
 CELL = 64
-"""Smallest side of an image on the sheet; smaller images are enlarged by a whole factor, pixels kept sharp."""
+"""Smallest side of an image on the sheet; smaller images are enlarged by a whole factor, with sharp pixels."""
 
 GAP = 4
 MARGIN = 10
@@ -26,7 +26,10 @@ def draw(
     constants: str = "imagenet-c",
     seed: int = 0,
 ) -> Image.Image:
-    """A labelled sheet. Row r shows image r, beginning again after the last; each keeps its place as its index."""
+    """A labelled sheet of uint8 N x C x H x W images; the other arguments are as in ``corrupt``.
+
+    Row r shows image r modulo the number of images, with its position as its index.
+    """
     if not len(corruptions) or not len(severities):
         raise InputError("A sheet needs at least one corruption and one severity.")
     if len(images) == 0:

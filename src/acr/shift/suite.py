@@ -1,7 +1,7 @@
 """The suite: corrupted copies of a test set, built once and shared by all runs, methods and stages.
 
-Each corruption and severity is an entry of its own in the cache, so that runs that ask for other selections share what
-they have in common. An entry's key holds everything its bytes depend on, the test images themselves among them.
+Each corruption and severity has its own entry in the cache, so that runs with different selections share what they have
+in common. The key of an entry contains everything that its bytes depend on, including the test images themselves.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from acr.storage.progress import progress
 from acr.storage.workers import WorkerPool, cores
 
 ALGORITHM = 1
-"""Raised when a change of the corruptions changes their bytes, so that old copies are not taken for new ones."""
+"""Increased when a change to the corruptions changes their bytes, so that old copies are not used as new ones."""
 PART = 250
-"""Images that a worker corrupts at a time."""
+"""Number of images that a worker corrupts at a time."""
 FEW = 4000
-"""With fewer corrupted images than this in all, starting workers takes longer than the work."""
+"""With fewer corrupted images than this in total, starting workers takes longer than the work itself."""
 SEED = 0
-"""Of the draws: one for all runs, so that every method and seed meets the same images."""
+"""Seed of the draws: one for all runs, so that every method and seed is tested on the same images."""
 
 
 @dataclass(frozen=True)
 class ShiftSpec:
-    """Which corruptions, how severe, by which constants."""
+    """Which corruptions, at which severities, with which table of constants."""
 
     corruptions: tuple[str, ...]
     severities: tuple[int, ...]
@@ -47,10 +47,10 @@ class ShiftSpec:
 
     @classmethod
     def make(cls, corruptions: Sequence[str] | None, severities: Sequence[int], constants: str) -> ShiftSpec:
-        """A checked selection; without named corruptions the paper's eleven."""
+        """A checked selection; the paper's eleven corruptions if None are named."""
         chosen = tuple(corruptions) if corruptions is not None else PAPER_CORRUPTIONS
         if not chosen or not severities:
-            raise InputError("A shifted test set needs a corruption and a severity or more.")
+            raise InputError("A shifted test set needs at least a corruption and a severity.")
         for name in chosen:
             for severity in severities:
                 constants_for(name, severity, constants)
@@ -66,19 +66,29 @@ class ShiftSpec:
 def build_suite(
     test: ImageSet, name: str, spec: ShiftSpec, data_cache: Path | None = None, quiet: bool = False
 ) -> dict[str, Images]:
-    """Corrupted copies of a test set by scenario (``fog/1``): memory-mapped, opened from the cache or built now."""
+    """Corrupted copies of a test set, opened from the cache or built now.
+
+    Args:
+        test: the clean test set.
+        name: of the data set, for messages and file names.
+        spec: which copies.
+        data_cache: folder of the cache; the default one if None.
+        quiet: print nothing.
+
+    Returns memory-mapped uint8 images by scenario (``fog/1``), each of the shape of the test set.
+    """
     folder = cache_folder(data_cache) / "shift"
     size = len(spec) * test.images.nbytes
     digest = hashlib.blake2b(np.ascontiguousarray(test.images).data, digest_size=16).hexdigest()
     entries: dict[str, Entry] = {}
-    told = False
+    announced = False
 
-    def tell() -> None:
-        nonlocal told
-        if not told and not quiet:
+    def announce() -> None:
+        nonlocal announced
+        if not announced and not quiet:
             amount = f"{len(spec)} x {len(test):,} images, {size / 2**20:,.0f} MiB"
             print(f"Corrupting the test images of {name} once for all runs: {amount} in {folder}", file=sys.stderr)
-        told = True
+        announced = True
 
     many = len(spec) * len(test) >= FEW and cores() > 1
     with (
@@ -98,7 +108,7 @@ def build_suite(
             }
 
             def build(writer: Writer, corruption: str = corruption, severity: int = severity) -> None:
-                tell()
+                announce()
                 writer.create("images", test.images.shape, np.uint8)
                 corrupter.corrupt(writer.path("images"), (corruption, severity, spec.constants), advance)
 
@@ -108,7 +118,10 @@ def build_suite(
 
 
 class _Corrupter:
-    """Corrupts a set part by part into an array file, here or in other processes. The bytes are the same."""
+    """Corrupts a set part by part into an array file, in this or in other processes, with the same bytes.
+
+    ``many`` uses a pool of worker processes.
+    """
 
     def __init__(self, images: Images, many: bool) -> None:
         self.images = images
@@ -125,7 +138,10 @@ class _Corrupter:
             self.folder.cleanup()
 
     def corrupt(self, out: Path, how: tuple[str, int, str], advance: Callable[[int], None]) -> None:
-        """Fill the array file ``out`` with the images corrupted by ``how``: corruption, severity, constants."""
+        """Fill the array file ``out`` with the corrupted images.
+
+        ``how`` is corruption, severity and constants; ``advance`` is called with the number of images of each part.
+        """
         starts = range(0, len(self.images), PART)
         if self.pool is None:
             for start in starts:
@@ -136,7 +152,7 @@ class _Corrupter:
             advance(done)
 
     def source(self) -> str:
-        """The images in a file, where the workers can read them."""
+        """Path of a file with the images, for the workers to read."""
         if self.folder is None:
             self.folder = tempfile.TemporaryDirectory(prefix="acr-shift-")
             np.save(Path(self.folder.name) / "images.npy", self.images)
@@ -144,13 +160,13 @@ class _Corrupter:
 
 
 def _corrupt_elsewhere(job: Sequence[Any]) -> int:
-    """What a worker does with a part of the images; how many that were."""
+    """Corrupt one part in a worker; ``job`` is the path of the images and the other arguments of ``_corrupt_part``."""
     source, out, start, how = job
     return _corrupt_part(np.load(source, mmap_mode="r", allow_pickle=False), Path(out), start, how)
 
 
 def _corrupt_part(images: Images, out: Path, start: int, how: Sequence[Any]) -> int:
-    """Corrupt the images from ``start`` on into an array file; how many that were."""
+    """Corrupt the next ``PART`` images from ``start`` into the array file ``out``; returns their number."""
     part = np.ascontiguousarray(images[start : start + PART])
     target = np.load(out, mmap_mode="r+", allow_pickle=False)
     threads = torch.get_num_threads()

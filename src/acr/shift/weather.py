@@ -15,7 +15,10 @@ from acr.shift.severities import FOG_MAP_SIDE, FROST_SCALE
 
 
 def snow(images: Bytes, setting: Setting) -> Floats:
-    """A bleached image under a layer of falling flakes and the same layer turned by 180°."""
+    """A bleached image under a layer of falling flakes and the same layer rotated by 180°.
+
+    x ← kept·x + (1 − kept)·max(x, 1.5·grey + .5) + flakes + rotated flakes.
+    """
     mean, std, zoom, threshold, radius, sigma, kept = setting.values
     batch, _, height, width = images.shape
     layer = np.empty((batch, height, width), np.float32)
@@ -44,7 +47,7 @@ def snow(images: Bytes, setting: Setting) -> Floats:
 
 
 def _stretch(planes: Floats, factor: float) -> Floats:
-    """Zoom of N x H x W planes about their centre, bilinear, cut to the same size."""
+    """Bilinear zoom of N x H x W planes about their centre, cut to the same size."""
     _, height, width = planes.shape
     top, down = zoom_steps(height, factor)
     left, along = zoom_steps(width, factor)
@@ -57,7 +60,7 @@ def _stretch(planes: Floats, factor: float) -> Floats:
 
 
 def grey(x: Floats) -> Floats:
-    """ITU-601 luma as one plane; a grey image is its own luma."""
+    """ITU-601 luma, N x 1 x H x W; a one-channel image is its own luma."""
     if x.shape[1] == 1:
         return x.copy()
     luma = x[:, 0:1] * np.float32(0.299)
@@ -67,7 +70,7 @@ def grey(x: Floats) -> Floats:
 
 
 def fog(images: Bytes, setting: Setting) -> Floats:
-    """x plus a cloud, scaled so that the brightest pixel m of the image stays within m: times m / (m + amount)."""
+    """(x + amount·cloud) · m/(m + amount), with m the brightest value of the image, so that no value exceeds m."""
     amount, decay = setting.values
     batch, _, height, width = images.shape
     side = max(FOG_MAP_SIDE[setting.table], 1 << (max(height, width) - 1).bit_length())
@@ -85,7 +88,7 @@ def fog(images: Bytes, setting: Setting) -> Floats:
 
 
 def frost(images: Bytes, setting: Setting) -> Floats:
-    """A weighted sum of the image and a random cut of one of the frosted panes of this seed."""
+    """A weighted sum of the image and a random crop of one of the frosted panes of this seed."""
     kept, ice = setting.values
     _, channels, height, width = images.shape
     scale = FROST_SCALE[setting.table]
@@ -101,7 +104,7 @@ def frost(images: Bytes, setting: Setting) -> Floats:
 
 
 def brightness(images: Bytes, setting: Setting) -> Floats:
-    """The value of HSV raised; hue and saturation stay, so a pixel is multiplied by new value / old value."""
+    """HSV value raised by a constant; hue and saturation stay, so a pixel is multiplied by new value / old value."""
     (added,) = setting.values
     x = unit(images)
     value = x.max(axis=1, keepdims=True)
@@ -112,10 +115,10 @@ def brightness(images: Bytes, setting: Setting) -> Floats:
 
 
 def contrast(images: Bytes, setting: Setting) -> Floats:
-    """Distances from the mean of each channel multiplied by a factor."""
+    """(x − mean)·factor + mean, with the mean of each channel of the image."""
     (factor,) = setting.values
     _, _, height, width = images.shape
-    # A sum of whole numbers is the same in every order.
+    # A sum of integers does not depend on the order of additions.
     mean = images.sum(axis=(2, 3), keepdims=True, dtype=np.int64) / (255 * height * width)
     mean = mean.astype(np.float32)
     x = unit(images)

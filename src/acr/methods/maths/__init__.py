@@ -1,1 +1,1 @@
-"""The mathematics behind the methods: pure functions, each with tests of its own. Nothing here knows a method."""
+"""The mathematics behind the methods: pure functions, each with its own tests. Nothing here depends on a method."""

@@ -1,11 +1,14 @@
-"""Cosine similarities of single-sample gradients, as GSS scores its samples, without holding the gradients.
+"""Cosine similarities of single-sample gradients, with which GSS scores samples, without storing the gradients.
 
 Aljundi, Lin, Goujaud and Bengio, "Gradient based sample selection for online continual learning", NeurIPS 2019
-(the greedy variant). Taken literally it needs one backward pass a sample and a gradient as long as the network for
-each. Here one backward pass of all samples is enough, because evaluation-mode batch norm keeps samples apart: what
-arrives at a layer's output belongs to one sample only, and with the layer's input it gives that sample's gradient of
-that layer. The gradients' inner products are the sum over the layers, so each layer's are formed when the backward
-pass reaches it and forgotten at once.
+(the greedy variant). Taken literally, it needs one backward pass per sample and stores a gradient over all parameters
+for each. Here one backward pass over all samples is enough, because batch norm in evaluation mode keeps samples
+independent: the gradient at a layer's output belongs to one sample only, and together with the layer's input it gives
+that sample's gradient for that layer. With g_i the gradient of sample i and g_i^l its part in layer l,
+
+    ⟨g_i, g_j⟩ = Σ_l ⟨g_i^l, g_j^l⟩,   cos(g_i, g_j) = ⟨g_i, g_j⟩/(‖g_i‖‖g_j‖),
+
+so each layer's products are added when the backward pass reaches it, and its gradients are discarded at once.
 """
 
 from __future__ import annotations
@@ -19,24 +22,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-_GRADIENTS = 1 << 23  # numbers of per-sample gradients that exist at a time (32 MB)
-_TAPS = 1 << 20  # numbers of unfolded inputs at a time: few enough to stay in the cache
+_GRADIENTS = 1 << 23  # entries of per-sample gradients that exist at a time (32 MB)
+_TAPS = 1 << 20  # entries of unfolded inputs at a time: few enough to stay in the cache
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+"""Maps logits and labels to one loss per sample."""
 
 
 @dataclass(frozen=True)
 class GradientSimilarity:
-    """Cosines between gradients: 0 where one of the two is zero."""
+    """Cosines between gradients; 0 if one of the two is zero."""
 
     samples: Tensor
-    """Na x Nb: every sample of the first set against every sample of the second."""
+    """cos(g_i, g_j), Na x Nb: every sample of the first set with every sample of the second."""
     batch: Tensor
-    """Nb: the gradient of the first set's mean loss against every sample of the second."""
+    """cos(g_batch, g_j), Nb values: the gradient of the first set's mean loss with every sample of the second."""
 
 
 def cross_entropy_each(logits: Tensor, labels: Tensor) -> Tensor:
-    """The cross-entropy of every sample."""
+    """The cross-entropy of every sample, one value per row of logits."""
     return F.cross_entropy(logits, labels, reduction="none")
 
 
@@ -48,46 +52,55 @@ def gradient_similarity(
     labels_b: Tensor,
     loss: Loss = cross_entropy_each,
 ) -> GradientSimilarity:
-    """Cosines of the gradients, over all trainable parameters, of single samples' losses in evaluation mode.
+    """Cosines between gradients of single samples' losses, over all trainable parameters, in evaluation mode.
 
-    `loss` maps logits and labels to one loss a sample. The network may consist of convolutions, linear layers and
-    batch or group norms (each used once a pass) and whatever has no parameters and keeps samples apart; anything
-    else is refused. Gradients, buffers and the training mode of the network are left as they were.
+    The network may consist of convolutions, linear layers, and batch or group norms (each used once per pass), and of
+    anything that has no parameters and keeps samples independent; other layers raise a ValueError. Gradients, buffers
+    and the training mode of the network are not changed.
+
+    Args:
+        network: maps images to logits.
+        images_a, labels_a: the first set, Na samples.
+        images_b, labels_b: the second set, Nb samples.
+        loss: maps logits and labels to one loss per sample.
     """
     _refuse_unsupported(network)
     sums = _Sums(len(images_a), len(images_b))
     with _evaluation_mode(network), _watched(network, sums) as entries, torch.enable_grad():
+        # The gradient of Σ_i ℓ_i at the output of a layer holds each sample's own gradient in its own row.
         losses = loss(network(torch.cat([images_a, images_b])), torch.cat([labels_a, labels_b]))
         torch.autograd.grad(losses.sum(), entries)
     return sums.cosines()
 
 
 class _Sums:
-    """Inner products of per-sample gradients, summed over layers."""
+    """Inner products of per-sample gradients, summed over layers: ⟨g_i, g_j⟩, ‖g_i‖² and ‖Σ_i g_i‖²."""
 
     def __init__(self, count_a: int, count_b: int) -> None:
         self.count_a, self.count_b = count_a, count_b
         self._inner = torch.zeros(count_a, count_b)
         self._squares = torch.zeros(count_a + count_b)
-        self._batch_square = torch.zeros(())  # of the sum over the first set
+        self._batch_square = torch.zeros(())  # of the summed gradient of the first set
 
     def add_rows(self, rows: Tensor) -> None:
-        """Add a part of the gradients of all samples, one row a sample."""
+        """Add a part of the gradients of all samples, one row per sample: the first set, then the second."""
         a, b = rows[: self.count_a], rows[self.count_a :]
         self.add(a @ b.T, torch.linalg.vector_norm(rows, dim=1).square(), a.sum(0).square().sum())
 
     def add(self, inner: Tensor, squares: Tensor, batch_square: Tensor) -> None:
-        """Add what a part of the gradients contributes. The first part decides on device and precision."""
+        """Add a part's ⟨g_i, g_j⟩ (Na x Nb), ‖g_i‖² (Na + Nb) and ‖Σ_i g_i‖²; it sets device and precision."""
         self._inner = inner + self._inner.to(inner)
         self._squares = squares + self._squares.to(squares)
         self._batch_square = batch_square + self._batch_square.to(batch_square)
 
     def cosines(self) -> GradientSimilarity:
-        """All cosines, once every layer has been added."""
+        """All cosines, after every layer has been added."""
         norms = self._squares.sqrt()
         norm_a, norm_b = norms[: self.count_a], norms[self.count_a :]
         tiny = torch.finfo(norms.dtype).tiny
+        # cos(g_i, g_j) = ⟨g_i, g_j⟩/(‖g_i‖‖g_j‖)
         samples = self._inner / (norm_a[:, None] * norm_b).clamp_min(tiny)
+        # cos(g_batch, g_j) = Σ_i ⟨g_i, g_j⟩/(‖Σ_i g_i‖‖g_j‖): a mean and a sum of gradients have the same direction.
         batch = self._inner.sum(0) / (self._batch_square.sqrt() * norm_b).clamp_min(tiny)
         return GradientSimilarity(samples.clamp(-1, 1), batch.clamp(-1, 1))
 
@@ -106,7 +119,7 @@ def _refuse_unsupported(network: nn.Module) -> None:
                 reason = "only ungrouped convolutions with zero padding of a given width are supported"
         elif isinstance(module, nn.BatchNorm2d):
             if module.running_mean is None:
-                reason = "without running averages batch norm makes samples depend on each other"
+                reason = "without running averages, batch norm makes samples depend on each other"
         elif not isinstance(module, nn.Linear | nn.GroupNorm):
             reason = "only Conv2d, Linear, BatchNorm2d and GroupNorm layers are supported"
         if reason:
@@ -127,10 +140,10 @@ def _evaluation_mode(network: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _watched(network: nn.Module, sums: _Sums) -> Iterator[list[Tensor]]:
-    """While this lasts, a backward pass through the network adds every layer's share to the sums.
+    """Within this context, a backward pass through the network adds every layer's contribution to the sums.
 
-    Yields the inputs of the layers that nothing differentiable comes before: differentiating with respect to these
-    takes the pass through all layers and spares it the parameters' own gradients.
+    Yields the inputs of those layers that nothing differentiable precedes: differentiating with respect to these takes
+    the backward pass through all layers without computing the gradients of the parameters.
     """
     entries: list[Tensor] = []
     used: set[nn.Module] = set()
@@ -143,9 +156,7 @@ def _watched(network: nn.Module, sums: _Sums) -> Iterator[list[Tensor]]:
 
     def after(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
         if module in used:
-            raise ValueError(
-                f"A {type(module).__name__} is used twice in one pass: its gradients cannot be told apart."
-            )
+            raise ValueError(f"A {type(module).__name__} is used twice in one pass; its gradients cannot be separated.")
         used.add(module)
         entering, version = inputs[0].detach(), inputs[0]._version
 
@@ -168,8 +179,9 @@ def _watched(network: nn.Module, sums: _Sums) -> Iterator[list[Tensor]]:
 
 
 def _add_layer(module: nn.Module, entering: Tensor, gradient: Tensor, sums: _Sums) -> None:
-    """Add a layer's share, given its input and the gradient of the summed loss with respect to its output."""
+    """Add a layer's contribution, given its input (`entering`) and the gradient of the summed loss at its output."""
     if isinstance(module, nn.BatchNorm2d | nn.GroupNorm):
+        # y = weight·x̂ + bias per channel: the gradients are Σ_positions of D∘x̂ and of D, with D the gradient at y.
         if _trains(module.weight):
             sums.add_rows((gradient * _normalised(module, entering)).flatten(2).sum(2))
         if _trains(module.bias):
@@ -177,7 +189,7 @@ def _add_layer(module: nn.Module, entering: Tensor, gradient: Tensor, sums: _Sum
         return
     assert isinstance(module, nn.Conv2d | nn.Linear)
     if isinstance(module, nn.Linear) and entering.dim() != 2:
-        raise ValueError(f"A linear layer's input must be samples x features, not {tuple(entering.shape)}.")
+        raise ValueError(f"The input of a linear layer must be samples x features, not {tuple(entering.shape)}.")
     gradient = gradient.flatten(2) if gradient.dim() > 2 else gradient[:, :, None]  # samples x outputs x positions
     if _trains(module.bias):
         sums.add_rows(gradient.sum(2))
@@ -190,23 +202,28 @@ def _add_layer(module: nn.Module, entering: Tensor, gradient: Tensor, sums: _Sum
 
 
 def _few_positions(count_a: int, size: int, samples: int, outputs: int, positions: int) -> bool:
-    """Whether pairs of positions take fewer multiplications than whole gradients: many channels, few positions."""
+    """Whether `_add_by_position` takes fewer multiplications than `_add_one_by_one`: many channels, few positions.
+
+    ``size`` is the number of weights of one filter; ``samples``, ``outputs`` and ``positions`` are the shape of the
+    gradient at the layer's output.
+    """
     pairs = count_a * (samples - count_a)
     by_position = (pairs + samples) * positions**2 * (outputs + size) + count_a * positions * outputs * size
     return by_position < (samples * positions + pairs) * outputs * size
 
 
 def _normalised(module: nn.BatchNorm2d | nn.GroupNorm, entering: Tensor) -> Tensor:
+    """x̂: the input as the norm layer normalises it, before its weight and bias."""
     if isinstance(module, nn.GroupNorm):
         return F.group_norm(entering, module.num_groups, eps=module.eps)
     return F.batch_norm(entering, module.running_mean, module.running_var, eps=module.eps)
 
 
 def _taps(module: nn.Conv2d | nn.Linear, entering: Tensor) -> Tensor:
-    """What each weight of a filter is multiplied with: samples x weights x positions."""
+    """The input value that each weight of a filter is multiplied with: samples x weights x positions."""
     if isinstance(module, nn.Linear):
         return entering[:, :, None]
-    # As `F.unfold`, but as a view of the padded input and one copy, which is several times faster on a CPU.
+    # Like `F.unfold`, but as a view of the padded input and one copy, which is several times faster on a CPU.
     assert not isinstance(module.padding, str)
     (down, across), (step_down, step_across) = module.padding, module.stride
     (tall, wide), (apart_down, apart_across) = module.kernel_size, module.dilation
@@ -221,7 +238,7 @@ def _taps(module: nn.Conv2d | nn.Linear, entering: Tensor) -> Tensor:
 
 
 def _add_one_by_one(module: nn.Conv2d | nn.Linear, entering: Tensor, gradient: Tensor, sums: _Sums) -> None:
-    """Form each sample's weight gradient, D·Aᵀ with D at the outputs and A the taps: some output channels at a time."""
+    """Form each sample's weight gradient D·Aᵀ, with D at the outputs and A the taps, a few channels at a time."""
     samples, outputs, positions = gradient.shape
     size = module.weight[0].numel()
     channels = max(1, _GRADIENTS // (samples * size))
@@ -236,15 +253,18 @@ def _add_one_by_one(module: nn.Conv2d | nn.Linear, entering: Tensor, gradient: T
 
 
 def _add_by_position(taps: Tensor, gradient: Tensor, sums: _Sums) -> None:
-    """Form no gradient: ⟨D·Aᵀ, E·Bᵀ⟩ is the sum over pairs of positions of (DᵀE) times (AᵀB)."""
+    """Use ⟨D·Aᵀ, E·Bᵀ⟩ = Σ_{p,q} (DᵀE)_{pq}(AᵀB)_{pq} over pairs of positions, and form no weight gradient."""
     positions, count_a = gradient.shape[2], sums.count_a
 
     def flat(values: Tensor) -> Tensor:  # (samples · positions) x channels
         return values.transpose(1, 2).flatten(0, 1)
 
+    # ⟨g_i, g_j⟩ of both sets: (AᵀB)∘(DᵀE) for all pairs of samples and positions, summed over positions.
     pairs = flat(taps[:count_a]) @ flat(taps[count_a:]).T
     pairs *= flat(gradient[:count_a]) @ flat(gradient[count_a:]).T
     inner = pairs.view(count_a, positions, sums.count_b, positions).sum((1, 3))
+    # ‖g_i‖²: the same with E = D and B = A.
     squares = (torch.bmm(taps.transpose(1, 2), taps) * torch.bmm(gradient.transpose(1, 2), gradient)).sum((1, 2))
+    # ‖Σ_i g_i‖² of the first set: its summed gradient is Σ_i D_i·A_iᵀ.
     together = flat(gradient[:count_a]).T @ flat(taps[:count_a])
     sums.add(inner, squares, together.square().sum())

@@ -3,8 +3,9 @@
 * GEM: Lopez-Paz and Ranzato, "Gradient episodic memory for continual learning", NeurIPS 2017.
 * A-GEM: Chaudhry, Ranzato, Rohrbach and Elhoseiny, "Efficient lifelong learning with A-GEM", ICLR 2019.
 
-Both projections need inner products of vectors as long as the network. They are summed in double precision, block by
-block, so that no double copy of a whole gradient exists; all the rest of GEM happens on a matrix with one row a task.
+Both projections need inner products of vectors with one entry per parameter. They are summed in double precision, block
+by block, so that a whole gradient is never copied to double precision; the rest of GEM works on a matrix with one row
+and one column per task.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-_BLOCK = 1 << 18  # columns that are in double precision at a time
-_SWEEPS = 2000  # of the coordinate descent behind a failed solver
+_BLOCK = 1 << 18  # entries of a gradient that are in double precision at a time
+_SWEEPS = 2000  # of the coordinate descent that replaces a failed solver
 
 
 def flat_gradient(parameters: Iterable[nn.Parameter]) -> Tensor:
-    """The gradients of the parameters, one after the other; a parameter that has none counts as zeros."""
+    """The gradients of all parameters as one vector; a parameter without a gradient counts as zeros."""
     parts = [(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in parameters]
     return torch.cat(parts) if parts else torch.zeros(0)
 
 
 def assign_gradient(parameters: Iterable[nn.Parameter], gradient: Tensor) -> None:
-    """Write a vector made by `flat_gradient` back, also to parameters that had no gradient.
+    """Write a vector in the order of `flat_gradient` to the `.grad` of the parameters, also where there was none.
 
-    The vector is copied: neither later changes of it nor the optimiser's own reach the other side.
+    The values are copied, so that later changes to the vector or to `.grad` do not affect the other.
     """
     parameters = list(parameters)
     needed = sum(p.numel() for p in parameters)
@@ -47,33 +48,45 @@ def assign_gradient(parameters: Iterable[nn.Parameter], gradient: Tensor) -> Non
 def project_gem(gradient: Tensor, memory_gradients: Tensor, margin: float = 0.5, ridge: float = 1e-3) -> Tensor:
     """GEM's projection: the gradient nearest to `gradient` that (up to the ridge) raises no earlier task's loss.
 
-    With G the memory gradients, one row a task: if G·g has no negative entry, g itself. Otherwise Gᵀv + g, where v
-    minimises ½vᵀ(GGᵀ + ridge·I)v + (Gg)ᵀv subject to v ≥ margin. Then ⟨result, G_k⟩ ≥ -ridge·v_k for every task k. A
-    margin above zero pushes past orthogonality towards the old tasks.
+    With g the gradient and the rows of G the memory gradients: g itself if G·g has no negative entry. Otherwise
+    Gᵀv + g, where v minimises ½vᵀ(GGᵀ + ridge·I)v + (Gg)ᵀv subject to v ≥ margin. Then ⟨result, G_k⟩ ≥ −ridge·v_k for
+    every task k.
 
-    The ridge makes the problem strictly convex whatever the gradients are: duplicates, zeros, any scale. Should the
-    solver give up all the same, coordinate descent on the same problem takes its place. Numbers that are not finite
-    are not hidden: such a `gradient` comes back as it is, and such a memory gradient makes the whole result NaN, so
-    that the training loop's own check finds it.
+    The ridge makes the problem strictly convex for all gradients, duplicates and zeros included. If the solver fails
+    nevertheless, coordinate descent solves the same problem. Values that are not finite are not hidden: such a
+    `gradient` is returned as it is, and such a memory gradient makes the whole result NaN, so that the training loop's
+    own check finds it.
+
+    Args:
+        gradient: g, one entry per parameter.
+        memory_gradients: G, one row per earlier task.
+        margin: lower bound γ of v; above zero it pushes the result beyond orthogonality, towards the old tasks.
+        ridge: added to the diagonal of GGᵀ.
+
+    Returns a vector of the shape of `gradient`.
     """
     if len(memory_gradients) == 0 or not _is_finite(gradient):
         return gradient
     if not _is_finite(memory_gradients):
         return torch.full_like(gradient, torch.nan)
-    # Dividing all gradients by one number and the ridge by its square leaves v as it is, and no square overflows.
+    # Dividing all gradients by one number and the ridge by its square does not change v, and no square overflows.
     scale = max(1.0, _largest(gradient), _largest(memory_gradients))
+    # q = Gg: if no entry is negative, the step raises no earlier task's loss, to first order.
     linear = _products(memory_gradients, gradient[None], scale, scale)[:, 0]
     if (linear >= 0).all():
         return gradient
+    # P = GGᵀ + ridge·I, symmetrised; v = argmin ½vᵀPv + qᵀv subject to v ≥ margin.
     gram = _products(memory_gradients, memory_gradients, scale, scale)
     multipliers = _bounded_minimum((gram + gram.T) / 2 + ridge / scale**2 * np.eye(len(gram)), linear, margin)
+    # Gᵀv + g
     return gradient + torch.from_numpy(multipliers).to(memory_gradients) @ memory_gradients
 
 
 def project_agem(gradient: Tensor, reference: Tensor) -> Tensor:
-    """A-GEM's projection: if g opposes the memory's gradient r, g - (⟨g,r⟩/⟨r,r⟩) r; otherwise g itself.
+    """A-GEM's projection: g − (⟨g,r⟩/⟨r,r⟩) r if ⟨g,r⟩ < 0, otherwise g itself.
 
-    A zero reference opposes nothing. Numbers that are not finite come through, as in `project_gem`.
+    g is `gradient` and r is `reference`, the gradient on a memory batch; both have one entry per parameter, as has the
+    result. A reference of zeros changes nothing. Values that are not finite are passed on, as in `project_gem`.
     """
     if not _is_finite(gradient):
         return gradient
@@ -86,7 +99,7 @@ def project_agem(gradient: Tensor, reference: Tensor) -> Tensor:
     if inner >= 0:
         return gradient
     square = _products(reference[None], reference[None], reference_size, reference_size)[0, 0]
-    # ⟨g,r⟩/⟨r,r⟩·r in units of the largest entries: a tiny reference is as good as a large one.
+    # g − (⟨g,r⟩/⟨r,r⟩) r, with g and r divided by their largest entries, so that a tiny r loses no precision.
     return gradient - (reference / reference_size) * float(inner / square * size)
 
 
@@ -99,7 +112,7 @@ def _largest(values: Tensor) -> float:
 
 
 def _products(a: Tensor, b: Tensor, scale_a: float, scale_b: float) -> NDArray[np.float64]:
-    """The inner products of the rows of a/scale_a and b/scale_b, in double precision."""
+    """The inner products of the rows of a/scale_a with those of b/scale_b, len(a) x len(b), in double precision."""
     total = torch.zeros(len(a), len(b), dtype=torch.float64)
     for start in range(0, a.shape[1], _BLOCK):
         block_a = a[:, start : start + _BLOCK].detach().cpu().double() / scale_a
@@ -109,13 +122,15 @@ def _products(a: Tensor, b: Tensor, scale_a: float, scale_b: float) -> NDArray[n
 
 
 def _bounded_minimum(quadratic: NDArray[np.float64], linear: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
-    """The v ≥ bound that minimises ½vᵀPv + qᵀv.
+    """The v ≥ bound that minimises ½vᵀPv + qᵀv, with P `quadratic` and q `linear`.
 
-    With v = bound + u this is non-negative least squares on a square root of P. The root comes from the
-    eigenvalues, lifted to rounding level, because Cholesky's fails where the ridge is lost beside huge gradients.
+    With v = bound + u, this is: u ≥ 0 minimises ½uᵀPu − targetᵀu with target = −(q + bound·P1). If P = AᵀA, that is
+    non-negative least squares: u ≥ 0 minimises ‖Au − b‖² with Aᵀb = target.
     """
-    from scipy.optimize import nnls  # slow to import, and needed by few
+    from scipy.optimize import nnls  # slow to import, and only GEM needs it
 
+    # P = VΛVᵀ gives A = Λ^½Vᵀ and b = Λ^−½Vᵀ·target. Eigenvalues are raised to at least rounding level; a Cholesky
+    # factorisation would fail where the ridge is lost beside huge gradients.
     values, vectors = np.linalg.eigh(quadratic)
     root = np.sqrt(np.maximum(values, len(values) * np.finfo(np.float64).eps * values.max()))
     target = -(linear + bound * quadratic.sum(axis=1))
@@ -127,7 +142,7 @@ def _bounded_minimum(quadratic: NDArray[np.float64], linear: NDArray[np.float64]
 
 
 def _coordinate_descent(quadratic: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The u ≥ 0 that minimises ½uᵀPu - targetᵀu. Slower than `nnls`, but each step can only descend."""
+    """The u ≥ 0 that minimises ½uᵀPu − targetᵀu, with P `quadratic`. Slower than `nnls`, but no step can go uphill."""
     solution = np.zeros_like(target)
     for _ in range(_SWEEPS):
         before = solution.copy()

@@ -1,20 +1,24 @@
-"""The infinite-width neural tangent kernel by which SOIF compares images.
+"""The infinite-width neural tangent kernel with which SOIF compares images.
 
 Sun, Mu and Hua, "Regularizing second-order influences for continual learning", CVPR 2023, choose stored samples with a
 kernel machine. Its kernel is the tangent kernel (Jacot et al. 2018; for convolutions Arora et al. 2019) of a residual
 network without batch norm: a 3x3 convolution, groups of pre-activation blocks (ReLU - conv - ReLU - conv, plus a
 shortcut, which is a 3x3 convolution in each group's first block), flatten, dense.
 
-Because the network ends in a flatten, only covariances of equal positions matter: for a pair of images one map Σ (the
-covariance of the outputs at each position) and one map Θ (their tangent kernel). With weights of variance 1 and the
-tangent parametrisation:
+Because the network ends in a flatten, only covariances at equal positions matter: each pair of images has one map Σ
+(the covariance of the outputs at each position) and one map Θ (their tangent kernel). With weights of variance 1 and
+the tangent parametrisation:
 
+* input: Σ_p = mean over the channels of x_p·x'_p at each position p; Θ = 0.
 * convolution: Σ ← mean of Σ over the nine taps, zero outside; Θ ← Σ_new + the same mean of Θ; then the stride.
-* ReLU, with r = √(Σ_xx Σ_x'x') and cos θ = Σ/r: Σ ← r (sin θ + (π-θ) cos θ)/2π, Θ ← Θ (π-θ)/2π (Cho and Saul 2009).
-* shortcut: both maps of the branches add. * flatten: mean over positions. * dense: Σ ← Σ + bias², Θ ← Σ_new + Θ.
+* ReLU, with r = √(Σ_xx Σ_x'x') and cos θ = Σ/r: Σ ← r(sin θ + (π−θ)cos θ)/2π, Θ ← Θ(π−θ)/2π (Cho and Saul 2009).
+* shortcut: the maps of the two branches are added.
+* flatten: mean over positions.
+* dense: Σ ← Σ + bias_std², Θ ← Σ_new + Θ.
 
-Σ_xx depends on one image only (ReLU halves it), so it is computed once an image. Pairs are worked off in tiles small
-enough for the processor's cache, with the pairs as the last axis, where every shift of a map is a contiguous copy.
+The kernel is the final Θ times a scale. Σ_xx depends on one image only (ReLU halves it), so it is computed once per
+image. Pairs are processed in tiles that fit the processor's cache, with the pairs as the last axis, so that every shift
+of a map is a contiguous copy.
 """
 
 from __future__ import annotations
@@ -27,7 +31,8 @@ import torch
 from torch import Tensor
 
 STRIDES = (1, 2, 2, 2)
-_TILE = 1 << 18  # numbers in one map of a tile: larger falls out of the cache, smaller drowns in calls
+"""Stride of the first block of each group."""
+_TILE = 1 << 18  # numbers in one map of a tile: larger ones do not fit the cache, smaller ones need too many calls
 
 
 def ntk(
@@ -39,10 +44,19 @@ def ntk(
     bias_std: float = 0.05,
     scale: float = 0.1,
 ) -> Tensor:
-    """The kernel of every image of the first set with every image of the second, times `scale`: Na x Nb.
+    """The kernel between every image of one set and every image of another.
 
-    Images are normalised floats, N x C x H x W; the result has their precision. `strides` has one entry a group of
-    `blocks` blocks. Entries do not depend on what else is in the block: a kernel can be computed in parts.
+    An entry depends on its two images only, so a kernel can be computed in parts.
+
+    Args:
+        images_a: Na x C x H x W, normalised floats.
+        images_b: Nb x C x H x W, likewise.
+        strides: stride of each group of blocks.
+        blocks: blocks per group.
+        bias_std: standard deviation of the dense layer's bias.
+        scale: factor on the result.
+
+    Returns Na x Nb values, in the precision of the images.
     """
     _check(images_a, images_b)
     roots_a, roots_b = (_self_roots(images, strides, blocks) for images in (images_a, images_b))
@@ -56,14 +70,17 @@ def ntk(
         rows = slice(top, top + tall)
         for left in range(0, len(images_b), wide):
             columns = slice(left, left + wide)
+            # Input: Σ = mean over channels of x_p·x'_p, Θ = 0.
             covariance = torch.einsum("hwca,hwcb->hwab", pixels_a[..., rows], pixels_b[..., columns]) / channels
             shape = covariance.shape[2:]
             maps = torch.zeros(2, height, width, shape.numel(), dtype=covariance.dtype, device=covariance.device)
             maps[0] = covariance.flatten(2)
+            # √(Σ_xx Σ_x'x') of every pair before each ReLU, in the order in which the network reaches them.
             scales = (
                 (a[..., rows, None] * b[..., None, columns]).flatten(2) for a, b in zip(roots_a, roots_b, strict=True)
             )
             maps = _network(maps, _convolve, partial(_rectify, scales=scales), strides, blocks)
+            # Flatten: mean over positions. Dense: Θ ← (Σ + bias_std²) + Θ.
             sigma, theta = maps.mean((1, 2))
             result[rows, columns] = (sigma + bias_std**2 + theta).view(shape) * scale
     return result
@@ -77,9 +94,10 @@ def ntk_diagonal(
     bias_std: float = 0.05,
     scale: float = 0.1,
 ) -> Tensor:
-    """The kernel of every image with itself, without the rounding that the arc cosine of 1 brings."""
+    """The kernel of every image with itself, N values, without the rounding errors of an arc cosine near 1."""
     _check(images, images)
     variance = _self_covariance(images)
+    # With x = x' the angle is 0: ReLU halves both Σ and Θ.
     maps = torch.stack([variance, torch.zeros_like(variance)])
     sigma, theta = _network(maps, _convolve, lambda values: values / 2, strides, blocks).mean((1, 2))
     return (sigma + bias_std**2 + theta) * scale
@@ -88,18 +106,18 @@ def ntk_diagonal(
 class KernelCache:
     """The kernel among stored samples, kept from one selection to the next.
 
-    Of the kernel of b new and B stored samples only b x (B + b) entries are new. The cache may be dropped at any
-    time: the next use computes it again from the stored images, so it need not be part of a checkpoint.
+    Of the kernel of b new and B stored samples only b x (B + b) entries are new. The cache can be dropped at any time:
+    the next use computes it again from the stored images, equal up to rounding.
     """
 
     def __init__(self, kernel: Callable[[Tensor, Tensor], Tensor] = ntk) -> None:
         self._kernel = kernel
         self._joint: Tensor | None = None
         self.stored: Tensor | None = None
-        """B x B, or None where nothing is known."""
+        """B x B, or None if it has not been computed."""
 
     def joint(self, new: Tensor, stored: Tensor) -> Tensor:
-        """The kernel of the new samples followed by the stored ones, (b+B) x (b+B)."""
+        """The kernel of the b new samples followed by the B stored ones, (b+B) x (b+B)."""
         if self.stored is None or len(self.stored) != len(stored):
             self.stored = symmetric_kernel(stored, self._kernel)
         beside = self._kernel(new, stored)
@@ -108,18 +126,18 @@ class KernelCache:
         return self._joint
 
     def keep(self, rows: Tensor) -> None:
-        """Tell which row of the last joint kernel each slot holds from now on."""
+        """Keep the kernel of these rows of the last joint kernel: the row that each slot holds from now on."""
         if self._joint is None:
             raise RuntimeError("There is no joint kernel to keep rows of: call joint() first.")
         self.stored, self._joint = self._joint[rows][:, rows], None
 
     def forget(self) -> None:
-        """Drop everything, as is needed where stored samples change in another way than by `keep`."""
+        """Drop everything, which is needed when stored samples change in any way other than by `keep`."""
         self.stored = self._joint = None
 
 
 def symmetric_kernel(images: Tensor, kernel: Callable[[Tensor, Tensor], Tensor] = ntk, rows: int = 64) -> Tensor:
-    """The kernel of a set with itself: the upper triangle computed, the rest mirrored."""
+    """The kernel of N images with themselves, N x N: the upper triangle, `rows` rows at a time, and its mirror."""
     result = images.new_empty(len(images), len(images))
     for top in range(0, len(images), rows):
         block = kernel(images[top : top + rows], images[top:])
@@ -143,26 +161,32 @@ def _network(
     strides: Sequence[int],
     blocks: int,
 ) -> Tensor:
-    """The network's architecture, acting on maps of covariances."""
+    """The architecture of the network, acting on maps of covariances.
+
+    `convolve(maps, stride)` and `rectify(maps)` are the effects of a convolution and of a ReLU; the maps are
+    ... x H x W x pairs.
+    """
     maps = convolve(maps, 1)
     for group_stride in strides:
         for block in range(blocks):
             stride = group_stride if block == 0 else 1
+            # ReLU - conv(stride) - ReLU - conv, plus a shortcut, which is a convolution in the first block of a group.
             main = convolve(rectify(convolve(rectify(maps), stride)), 1)
             maps = main.add_(convolve(maps, stride) if block == 0 else maps)
     return maps
 
 
 def _self_covariance(images: Tensor) -> Tensor:
-    return images.square().mean(1).permute(1, 2, 0).contiguous()  # H x W x N
+    """Σ_xx of the input: the mean square over channels at each position, H x W x N."""
+    return images.square().mean(1).permute(1, 2, 0).contiguous()
 
 
 def _self_roots(images: Tensor, strides: Sequence[int], blocks: int) -> list[Tensor]:
-    """The standard deviation maps of every image before each ReLU, H x W x N."""
+    """√Σ_xx of every image before each ReLU, in the order of the network: one H x W x N map per ReLU."""
     roots: list[Tensor] = []
 
     def rectify(variance: Tensor) -> Tensor:
-        roots.append(variance[0].sqrt())
+        roots.append(variance[0].sqrt())  # θ = 0, so Σ_xx ← Σ_xx/2 below
         return variance / 2
 
     def convolve(variance: Tensor, stride: int) -> Tensor:
@@ -175,19 +199,20 @@ def _self_roots(images: Tensor, strides: Sequence[int], blocks: int) -> list[Ten
 def _convolve(maps: Tensor, stride: int) -> Tensor:
     """A convolution's effect on Σ and Θ, stacked as 2 x H x W x pairs."""
     result = _mean_of_taps(maps, stride)
-    result[1] += result[0]
+    result[1] += result[0]  # Θ ← Σ_new + mean of Θ
     return result
 
 
 def _rectify(maps: Tensor, scales: Iterator[Tensor]) -> Tensor:
-    """ReLU's effect on Σ and Θ; `scales` yields √(Σ_xx Σ_x'x')."""
+    """A ReLU's effect on Σ and Θ; each call takes its r = √(Σ_xx Σ_x'x') from `scales`."""
     sigma, theta, scale = maps[0], maps[1], next(scales)
-    # Where a variance is zero so are Σ and Θ, and any angle will do.
+    # cos θ = Σ/r. Where a variance is zero, Σ and Θ are zero too, and any angle will do.
     cosine = (sigma / scale.clamp_min(torch.finfo(sigma.dtype).tiny)).clamp_(-1, 1)
     result = torch.empty_like(maps)
-    share = torch.acos(cosine.neg_()).mul_(1 / (2 * math.pi))  # (π - θ)/2π
+    share = torch.acos(cosine.neg_()).mul_(1 / (2 * math.pi))  # (π − θ)/2π, since arccos(−cos θ) = π − θ
+    # Θ ← Θ(π−θ)/2π
     torch.mul(theta, share, out=result[1])
-    # r·sin θ = √((r - Σ)(r + Σ)) keeps its precision near θ = 0.
+    # Σ ← (r·sin θ + (π−θ)Σ)/2π, since r·cos θ = Σ. r·sin θ = √((r − Σ)(r + Σ)) keeps its precision near θ = 0.
     sine = ((scale - sigma) * (scale + sigma)).clamp_min_(0).sqrt_()
     torch.mul(sigma, share, out=result[0]).add_(sine, alpha=1 / (2 * math.pi))
     return result
@@ -196,24 +221,26 @@ def _rectify(maps: Tensor, scales: Iterator[Tensor]) -> Tensor:
 def _mean_of_taps(maps: Tensor, stride: int) -> Tensor:
     """The mean over 3x3 taps, zero outside, of maps that are ... x H x W x pairs, at every `stride`-th position.
 
-    Padding is 'same': ⌈size/stride⌉ positions, and what padding that needs is shared by both ends, an odd one going
-    to the far end. So with stride 2 an even size has its padding at the far end only.
+    Padding is 'same': there are ⌈size/stride⌉ positions, and the padding this needs is split between both ends, with an
+    odd one at the far end. So with stride 2 an even size is padded at the far end only.
     """
     return _sum_of_three(_sum_of_three(maps, -3, stride), -2, stride).mul_(1 / 9)
 
 
 def _sum_of_three(maps: Tensor, axis: int, stride: int) -> Tensor:
+    """The sum over three neighbours along one axis, zero outside, at every `stride`-th position."""
     size = maps.shape[axis]
     count = -(-size // stride)
     near = max((count - 1) * stride + 3 - size, 0) // 2  # padding before the first position
 
-    def tap(offset: int, first: int, number: int) -> Tensor:  # what the tap sees at `number` positions from `first` on
+    def tap(offset: int, first: int, number: int) -> Tensor:
+        # The tap's values at `number` positions, starting at position `first`.
         inside = maps.narrow(axis, first * stride + offset, (number - 1) * stride + 1)
         index = [slice(None)] * maps.dim()
         index[axis] = slice(None, None, stride)
         return inside[tuple(index)]
 
-    # The middle tap always lies inside, the near one except at a padded first position, the far one except at the end.
+    # The middle tap is always inside, the near one except at a padded first position, the far one except at the end.
     shape = list(maps.shape)
     shape[axis] = count
     result = maps.new_empty(shape)
