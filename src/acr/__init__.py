@@ -3,8 +3,12 @@
     import acr
     run = acr.run(method="acr", dataset="split-digits")
     run.accuracy["clean"]        # T x T: accuracy on task j after task i
+    run.summary()                # ACC, BWT, forgetting, calibration, balance of the memory, ...
 
-Names are imported when they are first used, so that ``import acr`` is quick and changes nothing in the process.
+The parts can be used on their own: ``acr.losses``, ``acr.memory``, ``acr.metrics``, ``acr.networks``, ``acr.shift``
+(corruptions) and ``acr.testing`` (checks for methods of your own).
+
+Everything is imported on first use, so ``import acr`` is fast and changes nothing in the process.
 """
 
 from __future__ import annotations
