@@ -1,9 +1,9 @@
 """What checkpoints and resuming cost.
 
-python benchmarks/checkpoint.py [--width 64] [--buffer-size 2000] [--repeats 3] [--threads 1]
+    python benchmarks/checkpoint.py [--width 64] [--buffer-size 2000] [--repeats 3] [--threads 1]
 
-Two questions, answered in seconds and as a share: how long a run of the size of CIFAR-100 stands still when it saves
-itself once a minute, and how much later than its imports `acr resume` takes its next step on split-digits.
+Two questions, answered in seconds and as a share of the time: how long a run of the size of CIFAR-100 pauses if it
+saves a checkpoint once per minute, and how long after its imports `acr resume` takes its next step on split-digits.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Trainer.after_step = after_step
 from acr.cli import main
 main(["resume", sys.argv[1], "--quiet"])
 """
-"""Resumes a run, and says after its first step how long ago the imports were over: wall clock and CPU."""
+"""Resumes a run and prints, after its first step, the time since the end of the imports: wall clock and CPU."""
 
 
 def full_state(width: int, buffer_size: int, folder: Path) -> Trainer:

@@ -1,4 +1,4 @@
-"""Speed of the core, as ratios inside one run: each pair of sides alternates, the best of several repeats counts.
+"""Speed of the core, as ratios within one run. The sides of each pair alternate; the best of several repeats counts.
 
 python benchmarks/core.py [--width 64] [--repeats 5] [--threads 1] [--only step,views,...]
 """

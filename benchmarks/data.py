@@ -2,8 +2,8 @@
 
     python benchmarks/data.py [--data-root DIR]
 
-Without CIFAR-100 at hand, random images of the same number and layout are made in a temporary folder.
-Every measurement is a fresh process; the best of five is printed.
+If CIFAR-100 is not present, random images of the same number and layout are generated in a temporary folder.
+Every measurement runs in a new process; the best of five is printed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long the mathematics under the compared methods takes, always beside the plain way to do the same.
+"""How long the mathematics of the compared methods takes, next to the straightforward way of computing the same.
 
     python benchmarks/method_maths.py [gss] [ntk] [selection] [metasp] [--width 16] [--stored 500] [--threads 1]
 

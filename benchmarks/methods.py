@@ -1,12 +1,12 @@
-"""What a step of each method costs, and what it keeps, against ER's at the same width and batch.
+"""What a step of each method costs and how much memory it keeps, relative to ER at the same width and batch size.
 
     python benchmarks/methods.py [--methods gem gss ...] [--width 16] [--buffer-size 500] [--threads 1] [--repeats 5]
 
-A run of ten tasks of ten classes stands in the middle of its sixth task, with a full memory of what came before (random
-32x32 colour images: the arithmetic does not depend on what they show). Steps of ER and of the method alternate; each
-side's best of several counts, in processor time, which other work on the machine disturbs least. Methods that do
-different things in different epochs are measured in each: the column ``mean`` weighs them as a task of 50 epochs does,
-work at the end of a task included (of long work, such as GDumb's fit, a part is measured and the rest reckoned).
+A run with ten tasks of ten classes is in the middle of its sixth task, with a full memory of the earlier ones (random
+32x32 colour images: the cost does not depend on their content). Steps of ER and of the method alternate, and the best
+of several repeats counts for each side, in CPU time, which other work on the machine disturbs least. Methods that do
+different things in different epochs are measured in each: the column ``mean`` weights them as in a task of 50 epochs
+and includes the work at the end of a task (of long work, such as GDumb's fit, a part is measured and extrapolated).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benchmarks/scale.py [--width 16] [--repeats 5] [--threads 1]
 
-Every line is a ratio to the first of its table; the cases are timed in turn and the best of several repeats counts, so
-that other work on the machine weighs on all alike. docs/scale.md rests on it.
+Each line shows the ratio to the first line of its table. The cases are timed in turn and the best of several repeats
+counts, so that other work on the machine affects all cases alike. docs/scale.md shows the results.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STEPS = 3
 
 
 def stepper(method: str, width: int, buffer_size: int = 500, classes: int = 10, side: int = 32) -> Callable[[], None]:
-    """A function that makes a few steps of a method whose memory is full."""
+    """A function that takes a few steps of a method whose memory is full."""
     values = {"method": method, "dataset": "split-cifar10", "buffer_size": buffer_size, "width": width, "tasks": 2}
     config = make_config({**values, "epochs": 50, "policy": "reservoir"})
     data = toy_data(classes, max(1, 64 // classes), 1, side=side)
@@ -62,7 +62,7 @@ def compare(title: str, cases: dict[str, Callable[[], None]], repeats: int) -> N
     first = next(iter(best.values()))
     print(f"\n{title}")
     for name, seconds in best.items():
-        print(f"  {name:24} {1000 * seconds:8.1f} ms a step (CPU time)   {seconds / first:6.2f}", flush=True)
+        print(f"  {name:24} {1000 * seconds:8.1f} ms per step (CPU time)   {seconds / first:6.2f}", flush=True)
 
 
 def main() -> None:

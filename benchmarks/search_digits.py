@@ -2,9 +2,9 @@
 
     python benchmarks/search_digits.py results/digits_search.csv
 
-16 of the 144 training images of every class are held out and evaluated in place of the test images, which leaves 8 full
-batches a task. Every method gets the same grid (fine-tuning forgets whatever it is given); a row is one run. The file
-is added to as runs finish, and what it holds already is not run again.
+16 of the 144 training images of every class are held out and evaluated instead of the test images, which leaves 8 full
+batches per task. Every method gets the same grid (fine-tuning forgets whatever its settings are); a row is one run.
+Rows are appended to the file as runs finish, and runs that it already contains are not repeated.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""CPU time of the eleven-corruption suite against the usual pipeline, which corrupts one image at a time.
+"""CPU time of the eleven-corruption suite, compared with the usual pipeline, which corrupts one image at a time.
 
     python benchmarks/shift.py [--images 256] [--usual 24] [--repeats 5]
 
-Both sides run on one thread in this process and alternate; the best of several repeats counts, and the table gives
-microseconds of CPU time an image. The usual side is what the published benchmarks' scripts do for each image with
-numpy, scipy, scikit-image, OpenCV and Pillow (the test-only package ``imagecorruptions``, and plain code where that
-package departs from the paper's evaluation). Goal: the eleven together in at most a tenth of the usual time.
+Both sides run on one thread of this process and alternate; the best of several repeats counts, and the table shows
+microseconds of CPU time per image. The usual side is what the scripts of the published benchmarks do for each image
+with numpy, scipy, scikit-image, OpenCV and Pillow (the test-only package ``imagecorruptions``, and plain code where
+that package differs from the paper's evaluation). Goal: all eleven together in at most a tenth of the usual time.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def main() -> None:
     pictures = [Image.fromarray(np.ascontiguousarray(image.transpose(1, 2, 0))) for image in images[: options.usual]]
 
     totals = np.zeros(2)
-    print(f"{'µs of CPU time an image':24s}{'acr':>9s}{'usual':>9s}{'ratio':>8s}")
+    print(f"{'µs of CPU time per image':24s}{'acr':>9s}{'usual':>9s}{'ratio':>8s}")
     for name in PAPER_CORRUPTIONS:
         corrupt(images[:1], name)  # tables are built once
         USUAL[name](pictures[0])

@@ -1,4 +1,4 @@
-"""A method of one's own: replay with a smaller weight on what is replayed. Run it: python examples/own_method.py"""
+"""A method of your own: replay with a smaller weight on the replayed images. Run it: python examples/own_method.py"""
 
 import tempfile
 from typing import ClassVar
@@ -13,7 +13,7 @@ from acr.methods.method import Batch, register
 
 
 class GentleReplayOptions(ReplayOptions):
-    """Options become flags and config fields; the docstring below each is its help text."""
+    """Each option becomes a flag and a config field; the docstring below it is its help text."""
 
     replay_weight: float = 0.5
     """Weight of the loss on replayed images."""
@@ -21,10 +21,11 @@ class GentleReplayOptions(ReplayOptions):
 
 @register
 class GentleReplay(ReplayMethod):
-    """Cross-entropy on the current batch, plus a share of that on a replayed one."""
+    """Cross-entropy on the current batch, plus a weighted cross-entropy on a replayed one."""
 
     name = "gentle-replay"
-    summary = "Replay that counts less than the current batch"
+    label = "Gentle Replay"
+    summary = "Replay with a smaller weight than the current batch"
     Options: ClassVar[type[MethodOptions]] = GentleReplayOptions
     options: GentleReplayOptions
 
@@ -45,4 +46,4 @@ if __name__ == "__main__":
     print(check_method(GentleReplay))
     with tempfile.TemporaryDirectory() as out:
         run = acr.run(method="gentle-replay", dataset="split-digits", epochs=1, width=4, out=out, replay_weight=0.3)
-        print(f"average accuracy on split-digits after one epoch a task: {run.summary()['acc']:.2f}")
+        print(f"average accuracy on split-digits after one epoch per task: {run.summary()['acc']:.2f}")

@@ -3,6 +3,7 @@
     import acr
     run = acr.run(method="acr", dataset="split-digits")
     run.accuracy["clean"]        # T x T: accuracy on task j after task i
+    run.summary()                # ACC, BWT, forgetting, calibration, balance of the memory, ...
 
 Functions and classes:
 

@@ -231,7 +231,7 @@ REGISTRY: dict[str, str | type[Method]] = {
     "finetune": "acr.methods.finetune:Finetune",
     "joint": "acr.methods.joint:Joint",
 }
-"""Maps a name to a class, or to "module:Class", which is imported only when used. Tables and colours follow its order."""
+"""Maps a name to a class, or to "module:Class", imported only when used. Tables and colours follow this order."""
 
 
 @cache

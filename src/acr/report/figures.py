@@ -106,7 +106,8 @@ def scatter_figure(comparison: Comparison, looks: dict[str, Look]) -> Any:
         look = looks[group.label]
         halves = [0.0 if math.isnan(v.half) else 100 * v.half for v in (clean, shifted)]
         axes.errorbar(100 * clean.mean, 100 * shifted.mean, xerr=halves[0], yerr=halves[1], color=look.color,
-                      marker=look.marker, linestyle="", markersize=6, elinewidth=0.8, label=wrapped(group.label))  # fmt: skip
+                      marker=look.marker, linestyle="", markersize=6, elinewidth=0.8,
+                      label=wrapped(group.label))  # fmt: skip
     ends = axes.get_xlim(), axes.get_ylim()
     axes.plot([0, 100], [0, 100], color="#999", linestyle=":", linewidth=0.8)
     axes.set(xlabel="clean ACC (%)", ylabel="shifted ACC (%)", xlim=ends[0], ylim=ends[1])
