@@ -23,9 +23,9 @@ import torch
 import acr
 from acr.data.images import DataSet, ImageSet
 from acr.data.stream import TaskStream
-from acr.launch import build
+from acr.launch import build_loop
 from acr.runs.resolve import make_config
-from acr.runs.writer import RunFolder
+from acr.runs.writer import RunWriter
 from acr.training.checkpoint import Checkpoints
 from acr.training.trainer import Trainer
 
@@ -56,15 +56,15 @@ def full_state(width: int, buffer_size: int, folder: Path) -> Trainer:
     stream = TaskStream.split(DataSet("random", part, part, (0.5,) * 3, (0.25,) * 3), 20)
     values = {"method": "acr", "dataset": "split-cifar100", "width": width, "buffer_size": buffer_size, "device": "cpu"}
     config = make_config(values)
-    method, context = build(config, stream)
-    run = Trainer(config, stream, method, context, [], RunFolder(folder, config), Checkpoints(folder / "c", "run"))
+    loop = build_loop(config, stream)
+    method = loop.method
+    run = Trainer(config, stream, loop, [], RunWriter(folder, config), Checkpoints(folder / "c", "run"))
     for task in stream:  # what every task leaves behind, without its training
-        run.place(task)
-        method.begin_task(task)
+        loop.begin_task(task)
         assert method.confidence is not None
         method.confidence.values.uniform_(generator=torch.Generator().manual_seed(task.index))
         if task.index < len(stream) - 1:
-            method.end_task(task)
+            loop.end_task(task)
         run.confidence |= {f"{kind}_{task.index}": torch.rand(len(task)) for kind in ("mean", "variance")}
     return run
 

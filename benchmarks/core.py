@@ -21,12 +21,12 @@ from acr.data.stream import TaskStream
 from acr.data.views import Views
 from acr.evaluation.evaluator import BATCH, evaluate, predict
 from acr.evaluation.scenarios import StoredImages
-from acr.launch import build
+from acr.launch import build_loop
 from acr.memory import Buffer, ConfidenceTable
 from acr.memory.policies import make_policy
 from acr.methods.method import Batch
 from acr.networks import resnet18
-from acr.randomness import generator
+from acr.randomness import Position, generator
 from acr.runs.resolve import make_config
 
 Side = Callable[[], object]
@@ -63,7 +63,8 @@ def prepared(method: str, width: int, buffer_size: int = 500, classes: int = 20,
     config = make_config({"method": method, "dataset": "split-cifar100", "width": width, "buffer_size": buffer_size,
                           "epochs": 50, "threads": None, **options})  # fmt: skip
     stream = TaskStream.split(data(classes, max(100, buffer_size * 2 // classes)), tasks=2)
-    made, context = build(config, stream)
+    loop = build_loop(config, stream)
+    made, context = loop.method, loop.context
     first = stream[0]
     made.begin_task(first)
     if hasattr(made, "confidence") and made.confidence is not None:
@@ -78,10 +79,10 @@ def prepared(method: str, width: int, buffer_size: int = 500, classes: int = 20,
 
     def batch() -> Batch:
         step = next(count)
-        context.task, context.epoch, context.step = 1, 10, step
+        context.position = Position(0, 1, 10, step)
         indices = torch.randint(0, len(stream[1]), (32,), generator=generator(0, "bench", step))
         images, targets = stream[1].images(indices), stream[1].targets[indices]
-        return Batch(indices, images, targets, 1, 10, step, context.views, lambda p: generator(0, p, step))
+        return Batch(indices, images, targets, context.position, context.views)
 
     return made, context, batch
 

@@ -24,7 +24,7 @@ from acr.data.stream import Task, TaskStream
 from acr.data.views import Views
 from acr.methods.method import REGISTRY, Batch, Context, Method, method_class
 from acr.networks import Network, resnet18
-from acr.randomness import generator, keyed_global
+from acr.randomness import Position, generator, keyed_global
 from acr.runs.resolve import make_config
 
 TASKS, CLASSES, EPOCHS, BATCH, TASK_SAMPLES = 10, 100, 50, 32, 5000
@@ -97,7 +97,7 @@ class Bench:
     def place(self, epoch: int) -> None:
         """Tell the method where the run stands."""
         context = self.context
-        context.task, context.epoch, context.step = NOW, epoch, getattr(self, "number", 0)
+        context.position = Position(0, NOW, epoch, getattr(self, "number", 0))
         context.seen = [c for t in range(NOW + 1) for c in self.stream.columns(t)]
 
     def step(self, epoch: int) -> None:
@@ -105,9 +105,8 @@ class Bench:
         self.number += 1
         self.place(epoch)
         rows = torch.randperm(len(self.task), generator=generator(0, "rows", self.number))[:BATCH]
-        draws = partial(_draws, self.number)
-        batch = Batch(rows, self.task.images(rows), self.task.targets[rows], NOW, epoch, self.number,
-                      self.context.views, draws)  # fmt: skip
+        images, targets = self.task.images(rows), self.task.targets[rows]
+        batch = Batch(rows, images, targets, self.context.position, self.context.views)
         self.method.network.train()
         self.method.observe(batch)
 
@@ -115,10 +114,6 @@ class Bench:
         """What comes after the last epoch."""
         self.place(EPOCHS)
         self.method.end_task(task)
-
-
-def _draws(number: int, purpose: str) -> torch.Generator:
-    return generator(0, purpose, number)
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -15,10 +15,10 @@ from collections.abc import Callable
 import torch
 
 from acr.data.stream import TaskStream
-from acr.launch import build
+from acr.launch import build_loop
 from acr.methods.bases import ReplayMethod
 from acr.methods.method import Batch
-from acr.randomness import generator
+from acr.randomness import Position
 from acr.runs.resolve import make_config
 from acr.testing import toy_data
 
@@ -31,25 +31,26 @@ def stepper(method: str, width: int, buffer_size: int = 500, classes: int = 10, 
     config = make_config({**values, "epochs": 50, "policy": "reservoir"})
     data = toy_data(classes, max(1, 64 // classes), 1, side=side)
     stream = TaskStream.split(data, 2)
-    learner, context = build(config, stream)
+    loop = build_loop(config, stream)
+    learner, context = loop.method, loop.context
     assert isinstance(learner, ReplayMethod)
     context.seen = list(range(classes))
     plain = torch.randint(0, 256, (32, 3, side, side), dtype=torch.uint8)
-    batch = Batch(torch.arange(32), plain, torch.arange(32) % classes, 0, 9, 0, context.views, draws)
+    numbers = iter(range(10**9))
+
+    def next_batch() -> Batch:
+        context.position = Position(0, 0, 9, next(numbers))
+        return Batch(torch.arange(32), plain, torch.arange(32) % classes, context.position, context.views)
+
     while len(learner.buffer) < buffer_size:
-        learner.remember(batch)
+        learner.remember(next_batch())
     learner.network.train()
 
     def steps() -> None:
-        for number in range(STEPS):
-            context.step += 1
-            learner.observe(Batch(batch.indices, plain, batch.labels, 0, 9, number, context.views, draws))
+        for _ in range(STEPS):
+            learner.observe(next_batch())
 
     return steps
-
-
-def draws(purpose: str) -> torch.Generator:
-    return generator(0, purpose)
 
 
 def compare(title: str, cases: dict[str, Callable[[], None]], repeats: int) -> None:

@@ -18,7 +18,8 @@ from pathlib import Path
 from acr.config import RunConfig
 from acr.runs.resolve import make_config
 from acr.runs.run import Run
-from acr.sweeps.engines import cores, run_local
+from acr.storage.workers import cores
+from acr.sweeps.sweep import run_local
 
 SIZES = ((10, 8), (20, 8))  # epochs, width
 RATES = (0.03, 0.1)

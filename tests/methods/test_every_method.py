@@ -4,8 +4,7 @@ import pytest
 import torch
 from method_learning import Learning
 
-from acr.methods.method import REGISTRY, method_class
-from acr.methods.paper_settings import PAPER_SETTINGS
+from acr.methods.method import REGISTRY, method_class, method_names
 from acr.testing import toy_data
 from acr.training.checkpoint import flatten, restore
 from acr.training.loop import Cursor
@@ -85,10 +84,15 @@ def test_a_saved_state_goes_on_as_if_nothing_had_happened(name):
 
 def test_the_papers_settings_name_existing_fields():
     from acr.config import RunConfig
+    from acr.data.catalog import CATALOG
 
-    for name, by_dataset in PAPER_SETTINGS.items():
-        for values in by_dataset.values():
-            assert set(values) <= {*RunConfig.model_fields, *method_class(name).Options.model_fields}
+    for name in method_names():
+        cls = method_class(name)
+        for dataset in CATALOG:
+            for size in (200, 1000):
+                values = cls.settings_for(dataset, size)
+                assert set(values) <= {*RunConfig.model_fields, *cls.Options.model_fields}
+        assert set(cls.settings) <= set(CATALOG)
 
 
 def test_the_papers_settings_are_in_force():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -20,8 +20,10 @@ from acr.networks import Network
 from acr.shift import wrap
 
 SecondView = Literal["none", "crop-flip", "strong"]
-PolicyName = Literal["reservoir", "balanced-random", "hard", "easy", "challenging"]
-assert set(PolicyName.__args__) == set(POLICIES)  # type: ignore[attr-defined]
+if TYPE_CHECKING:
+    PolicyName = str
+else:  # the names are listed once, by the policies' classes; help texts and validation follow
+    PolicyName = Literal[tuple(POLICIES)]
 
 
 class ReplayOptions(MethodOptions):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -20,6 +21,11 @@ class EpisodicMethod(MemoryMethod):
     """
 
     Options: ClassVar[type[MethodOptions]] = MethodOptions
+    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {  # the paper's
+        "split-cifar100": {"learning_rate": 0.03},
+        "split-mini-imagenet": {"learning_rate": 0.01},
+        "split-tiny-imagenet": {"learning_rate": 0.01},
+    }
 
     def end_task(self, task: Task) -> None:
         """Trim the older tasks if necessary, and store random samples of the finished one."""

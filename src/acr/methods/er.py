@@ -12,7 +12,8 @@ Measure it: ``acr run --method er --dataset split-cifar100``
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -39,6 +40,11 @@ class ER(ReplayMethod):
     summary = "Experience Replay: current and replayed batch together, reservoir memory"
     Options: ClassVar[type[MethodOptions]] = EROptions
     options: EROptions
+
+    @classmethod
+    def settings_for(cls, dataset: str, buffer_size: int) -> Mapping[str, Any]:
+        """The paper's settings: a higher rate on Tiny-ImageNet with a large memory."""
+        return {"learning_rate": 0.1} if dataset == "split-tiny-imagenet" and buffer_size >= 1000 else {}
 
     def observe(self, batch: Batch) -> Tensor:
         """One step on the mean cross-entropy of current and replayed images, in one pass; returns that loss."""

@@ -17,6 +17,7 @@ Measure it: ``acr run --method gdumb --dataset split-cifar100``
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -64,8 +65,20 @@ class GDumb(MemoryMethod):
     label = "GDumb"
     summary = "GDumb: a balanced memory, and a network fitted to it from scratch"
     Options: ClassVar[type[MethodOptions]] = GDumbOptions
+    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {  # the paper's
+        "split-cifar100": {"fit_factor": 5.0, "weight_decay": 1e-6},  # 250 epochs; the momentum depends on the buffer
+        "split-mini-imagenet": {"fit_factor": 5.12},  # 256 epochs
+        "split-tiny-imagenet": {"fit_factor": 5.12},
+    }
     exemptions: ClassVar[dict[str, str]] = {"learns": "it learns at the end of a task only; its steps have no loss"}
     options: GDumbOptions
+
+    @classmethod
+    def settings_for(cls, dataset: str, buffer_size: int) -> Mapping[str, Any]:
+        """The paper's settings; small memories of CIFAR-100 are fitted with momentum."""
+        settings = super().settings_for(dataset, buffer_size)
+        small = dataset == "split-cifar100" and buffer_size < 1000
+        return {**settings, "momentum": 0.9} if small else settings
 
     def __init__(self, network: Network, options: GDumbOptions, context: Context) -> None:
         super().__init__(network, options, context)

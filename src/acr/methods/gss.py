@@ -14,7 +14,8 @@ Measure it: ``acr run --method gss --dataset split-cifar100``
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -44,6 +45,7 @@ class GSS(MemoryMethod):
     label = "GSS"
     summary = "GSS: replay from a memory whose samples' gradients differ"
     Options: ClassVar[type[MethodOptions]] = GSSOptions
+    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {"split-cifar100": {"learning_rate": 0.03}}  # the paper's
     options: GSSOptions
     columns: ClassVar[dict[str, tuple[int, ...]]] = {"score": ()}
 

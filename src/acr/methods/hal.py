@@ -17,6 +17,7 @@ Measure it: ``acr run --method hal --dataset split-cifar100``
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -55,6 +56,11 @@ class HAL(ReplayMethod):
     label = "HAL"
     summary = "HAL: replay that holds the predictions for one learned anchor per class in place"
     Options: ClassVar[type[MethodOptions]] = HALOptions
+    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {  # the paper's
+        "split-cifar100": {"anchor_weight": 0.1, "mean_decay": 0.3, "embedding_weight": 0.1},
+        "split-mini-imagenet": {"anchor_weight": 0.1, "mean_decay": 0.5, "embedding_weight": 0.1},
+        "split-tiny-imagenet": {"anchor_weight": 0.1, "mean_decay": 0.5, "embedding_weight": 0.1},
+    }
     options: HALOptions
 
     def __init__(self, network: Network, options: HALOptions, context: Context) -> None:

@@ -135,6 +135,8 @@ class Method:
     """Whether the method uses the buffer size."""
     sees_all_tasks: ClassVar[bool] = False
     """Whether it is trained on the merged stream: an upper bound, not a continual method."""
+    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Config values by data set, where its authors or the paper used others than the data set's own defaults."""
     exemptions: ClassVar[Mapping[str, str]] = {}
     """Checks of :func:`acr.testing.check_method` that do not apply, each with the reason."""
 
@@ -151,6 +153,11 @@ class Method:
         self.optimizer = self.make_optimizer(network)
         self.confidence: ConfidenceTable | None = None
         """Confidence of the current task's samples, if the method records it."""
+
+    @classmethod
+    def settings_for(cls, dataset: str, buffer_size: int) -> Mapping[str, Any]:
+        """:attr:`settings` for a data set; overridden where a value depends on the buffer size too."""
+        return cls.settings.get(dataset, {})
 
     @classmethod
     def complete_config(cls, config: RunConfig) -> RunConfig:

@@ -16,7 +16,6 @@ from acr.config import RunConfig, validated
 from acr.data.catalog import find
 from acr.errors import InputError, unknown
 from acr.methods.method import method_class, method_names
-from acr.methods.paper_settings import method_defaults
 from acr.runs.schema import SCHEMA
 
 REMOVED = {
@@ -39,7 +38,8 @@ def make_config(values: Mapping[str, Any], *, file: Mapping[str, Any] | None = N
             raise _unknown_field(name, method.name, option_names)
 
     layered = spec.run_defaults()
-    layered |= method_defaults(method.name, spec.name, _int_or(given.get("buffer_size"), layered["buffer_size"]))
+    buffer_size = _int_or(given.get("buffer_size"), layered["buffer_size"])
+    layered |= method.settings_for(spec.name, buffer_size)
     if given.get("classes_per_task") is not None and given.get("tasks") is None:
         layered["tasks"] = None  # the sizes given decide how many tasks there are
     layered |= given
