@@ -32,8 +32,8 @@ def proxy_contrastive_loss(
 
         L = (1/N) Σ_i [ log Σ_{c: n_c>0} n_c · exp(f̂_i·ŵ_c/τ) − f̂_i·ŵ_{y_i}/τ ].
 
-    Classes that are absent from the batch get no gradient. The sum runs over the C classes present, so N x C products
-    are formed, never N x N.
+    Classes that are absent from the batch get no gradient. The sum runs over classes, so N x K products are formed,
+    never N x N.
 
     Args:
         embeddings: f, N x features; they need not have unit length.
@@ -51,18 +51,29 @@ def proxy_contrastive_loss(
     """
     if denominator not in ("counted", "set"):
         raise InputError(f"The denominator must be 'counted' or 'set'; got {denominator!r}.")
-    present, position, counts = torch.unique(labels, return_inverse=True, return_counts=True)
-    # f̂_i·ŵ_c/τ for the classes present.
-    logits = unit(embeddings) @ unit(proxies[present]).T / temperature
-    own = logits.gather(1, position[:, None]).squeeze(1)
-    # n_c·exp(a) = exp(a + log n_c)
-    if denominator == "counted":
-        logits = logits + counts.to(logits.dtype).log()
-    return (torch.logsumexp(logits, dim=1) - own).mean()
+    # f̂_i·ŵ_c/τ for all classes.
+    logits = unit(embeddings) @ unit(proxies).T / temperature
+    own = logits.gather(1, labels[:, None]).squeeze(1)
+    # n_c·exp(a) = exp(a + log n_c), and exp(a + log 0) = 0: an absent class drops out of the sum without anybody having
+    # to ask the device which classes are present.
+    counts = class_counts(labels, len(proxies), logits.dtype)
+    if denominator == "set":
+        counts = counts.clamp(max=1)
+    return (torch.logsumexp(logits + counts.log(), dim=1) - own).mean()
 
 
-def masked_cross_entropy(logits: Tensor, labels: Tensor, columns: Tensor) -> Tensor:
-    """Mean cross-entropy over the output columns ``columns`` only, for n x K ``logits`` and n ``labels``; a scalar."""
-    mask = torch.full((logits.shape[1],), float("-inf"), device=logits.device, dtype=logits.dtype)
-    mask[columns] = 0.0
-    return F.cross_entropy(logits + mask, labels)
+def class_counts(labels: Tensor, classes: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """How often each of ``classes`` classes occurs among the labels, on their device and without a wait."""
+    counts = torch.zeros(classes, dtype=dtype, device=labels.device)
+    return counts.index_add_(0, labels, torch.ones_like(labels, dtype=dtype))
+
+
+def masked_cross_entropy(logits: Tensor, labels: Tensor, allowed: Tensor) -> Tensor:
+    """Mean cross-entropy over some outputs only; a scalar.
+
+    Args:
+        logits: n x K.
+        labels: n classes, all of them allowed.
+        allowed: K numbers, 0 where an output does not take part.
+    """
+    return F.cross_entropy(logits.masked_fill(allowed == 0, float("-inf")), labels)

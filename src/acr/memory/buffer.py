@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from acr.errors import InputError
+from acr.transfer import send
 
 
 class Buffer:
@@ -16,8 +17,12 @@ class Buffer:
 
     ``image_shape`` is C x H x W. ``columns`` maps the names of further values that a method keeps with each sample
     (logits, scores) to the shape of one value. ``labels`` are output columns of the network, and ``tasks`` the numbers
-    of the tasks that the samples came from. Storage is allocated once, on the CPU, with images in uint8: 3,072 bytes
-    for a 32x32 colour image.
+    of the tasks that the samples came from. Storage is allocated once, with images in uint8: 3,072 bytes for a 32x32
+    colour image.
+
+    Images are on ``device``, as are the ``device_columns``, which hold what the network computes. Labels, tasks and the
+    other columns are on the host, where it is decided what is stored and drawn, so that no decision waits for the
+    device.
     """
 
     def __init__(
@@ -25,6 +30,8 @@ class Buffer:
         capacity: int,
         image_shape: tuple[int, int, int],
         columns: Mapping[str, tuple[int, ...]] | None = None,
+        device: torch.device | None = None,
+        device_columns: Collection[str] = (),
     ) -> None:
         if capacity < 1:
             raise InputError(f"A replay memory holds one sample or more; got a buffer size of {capacity}.")
@@ -32,10 +39,14 @@ class Buffer:
         self.seen = 0
         """Number of samples offered so far (the reservoir's counter)."""
         self._filled = 0
-        self._images = torch.zeros((capacity, *image_shape), dtype=torch.uint8)
+        self.device = device or torch.device("cpu")
+        self._images = torch.zeros((capacity, *image_shape), dtype=torch.uint8, device=self.device)
         self._labels = torch.zeros(capacity, dtype=torch.int64)
         self._tasks = torch.zeros(capacity, dtype=torch.int64)
-        self._columns = {name: torch.zeros((capacity, *shape)) for name, shape in (columns or {}).items()}
+        self._places = {name: self.device if name in device_columns else torch.device("cpu") for name in columns or {}}
+        self._columns = {
+            name: torch.zeros((capacity, *shape), device=self._places[name]) for name, shape in (columns or {}).items()
+        }
 
     def __len__(self) -> int:
         return self._filled
@@ -70,10 +81,20 @@ class Buffer:
         parts = [self._images, self._labels, self._tasks, *self._columns.values()]
         return sum(part.numel() * part.element_size() for part in parts)
 
-    def write(self, slots: Tensor, images: Tensor, labels: Tensor, task: int | Tensor, **columns: Tensor) -> None:
+    def write(
+        self,
+        slots: Tensor,
+        images: Tensor,
+        labels: Tensor,
+        task: int | Tensor,
+        *,
+        rows: Tensor | None = None,
+        **columns: Tensor,
+    ) -> None:
         """Write one sample to each of ``slots``, overwriting what is there. New slots must continue the filled ones.
 
-        ``task`` is one number for all samples or one per sample; ``columns`` have one row per sample.
+        ``slots`` and ``labels`` are on the host. ``task`` is one number for all samples or one per sample; ``columns``
+        have one row per sample. With ``rows``, also on the host, these of the samples are written and no others.
         """
         if slots.numel() == 0:
             return
@@ -85,11 +106,15 @@ class Buffer:
         new = torch.unique(slots[slots >= self._filled])
         if len(new) != max(0, top - self._filled):
             raise InputError(f"Writing slot {top - 1} would leave a gap after slot {self._filled - 1}.")
-        self._images[slots] = images.to("cpu")
-        self._labels[slots] = labels.to("cpu")
+        there, picked = send((slots, rows), self.device)
+        self._images.index_copy_(0, there, _rows(images, rows, picked).to(self.device))
+        labels = labels.cpu()
+        self._labels[slots] = labels if rows is None else labels[rows]
         self._tasks[slots] = torch.as_tensor(task)
         for name, values in columns.items():
-            self._columns[name][slots] = values.detach().to("cpu", self._columns[name].dtype)
+            stored, place = self._columns[name], self._places[name]
+            chosen = _rows(values.detach(), rows, picked).to(place, stored.dtype)
+            stored.index_copy_(0, slots if place.type == "cpu" else there, chosen)
         self._filled = max(self._filled, top)
 
     def append(self, images: Tensor, labels: Tensor, task: int | Tensor, **columns: Tensor) -> None:
@@ -98,15 +123,15 @@ class Buffer:
 
     def keep(self, slots: Tensor) -> None:
         """Keep only these slots, in this order."""
-        n = len(slots)
+        n, there = len(slots), send(slots, self.device)
         for part in (self._images, self._labels, self._tasks, *self._columns.values()):
-            part[:n] = part[slots]
+            part[:n] = part.index_select(0, slots if part.device.type == "cpu" else there)
         self._filled = n
 
     def widen(self, name: str, width: int, fill: float = float("nan")) -> None:
         """Extend a column of vectors to ``width`` entries per sample, new ones set to ``fill``: for added classes."""
         old = self._columns[name]
-        self._columns[name] = torch.full((self.capacity, width), fill)
+        self._columns[name] = torch.full((self.capacity, width), fill, device=self._places[name])
         self._columns[name][:, : old.shape[1]] = old
 
     def draw(self, size: int, generator: torch.Generator) -> Tensor:
@@ -139,6 +164,14 @@ class Buffer:
         self._filled = 0
         columns = {name: state["columns"][name] for name in self._columns}
         for name, values in columns.items():
-            self._columns[name] = torch.zeros((self.capacity, *values.shape[1:]))  # a column may have been widened
+            shape = (self.capacity, *values.shape[1:])  # a column may have been widened
+            self._columns[name] = torch.zeros(shape, device=self._places[name])
         self.append(state["images"], state["labels"], state["tasks"], **columns)
         self.seen = state["seen"]
+
+
+def _rows(values: Tensor, rows: Tensor | None, there: Tensor | None) -> Tensor:
+    """The chosen rows of values on the host or on the device: ``rows`` and ``there`` are the same numbers."""
+    if rows is None or there is None:
+        return values
+    return values.index_select(0, rows if values.device.type == "cpu" else there)

@@ -15,8 +15,9 @@ from torch import Tensor
 class ConfidenceTable:
     """Γ_e, one row per sample of the current task and one column per epoch; NaN where nothing was recorded."""
 
-    def __init__(self, samples: int, epochs: int) -> None:
-        self.values = torch.full((samples, epochs), float("nan"), dtype=torch.float32)
+    def __init__(self, samples: int, epochs: int, device: torch.device | None = None) -> None:
+        self.device = device or torch.device("cpu")
+        self.values = torch.full((samples, epochs), float("nan"), dtype=torch.float32, device=self.device)
 
     @property
     def epochs(self) -> int:
@@ -24,17 +25,20 @@ class ConfidenceTable:
         return self.values.shape[1]
 
     def record(self, epoch: int, indices: Tensor, confidence: Tensor) -> None:
-        """Store Γ_e of the samples at ``indices``; epochs count from 0, and those after the first E are ignored."""
+        """Store Γ_e of the samples at ``indices``; epochs count from 0, and those after the first E are ignored.
+
+        Both tensors are on the table's device.
+        """
         if epoch < self.epochs:
-            self.values[indices.cpu(), epoch] = confidence.detach().float().cpu()
+            self.values[:, epoch].index_copy_(0, indices, confidence.detach().float())
 
     def mean(self) -> Tensor:
-        """(1/E) Σ_e Γ_e, one value per sample."""
-        return self.values.double().mean(1)
+        """(1/E) Σ_e Γ_e, one value per sample, on the host."""
+        return self.values.cpu().double().mean(1)
 
     def variance(self) -> Tensor:
         """σ² = (1/E) Σ_e (Γ_e − mean)², one value per sample. Any other divisor would give the same ranking."""
-        return self.values.double().var(1, unbiased=False)
+        return self.values.cpu().double().var(1, unbiased=False)
 
     def state_dict(self) -> dict[str, Any]:
         """The whole table."""
@@ -42,4 +46,4 @@ class ConfidenceTable:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a saved state."""
-        self.values = state["values"].clone()
+        self.values = state["values"].to(self.device, copy=True)

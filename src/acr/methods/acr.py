@@ -41,7 +41,7 @@ from torch import Tensor
 from acr.config import MethodOptions
 from acr.data.views import join
 from acr.losses import proxy_contrastive_loss
-from acr.methods.bases import PolicyName, ReplayMethod, ReplayOptions, SecondView
+from acr.methods.bases import PolicyName, ReplayMethod, ReplayOptions, SecondView, SecondViewDraws
 from acr.methods.method import Batch, Context
 from acr.networks import Network, ProxyHead
 
@@ -93,18 +93,24 @@ class ACR(ReplayMethod):
 
     def observe(self, batch: Batch) -> Tensor:
         """Steps 1 to 7 of Algorithm 1 for one batch; returns the loss before the update, a scalar."""
+        # All random draws of the step are made here, on the host, and go to the device in one copy.
+        memory = self.draw_replay() if len(self.buffer) else None
+        sizes = [len(batch)] if memory is None else [len(batch), len(memory)]
+        seconds = [self.draw_second_view(n, self.options.second_view, part) for part, n in enumerate(sizes)]
+        view, memory, seconds = self.context.send((batch.draw_view(), memory, seconds))
+
         # Algorithm 1, step 1: the first view x¹ of the current batch.
-        first_view = batch.plain if self.options.first_view == "plain" else batch.augmented
+        first_view = batch.plain if self.options.first_view == "plain" else batch.augment(view)
         groups = [(first_view, batch.labels)]
 
         # Algorithm 1, step 2: the replay batch m¹, drawn uniformly without replacement, in a random view. The memory is
         # filled at the end of a task, so the first task has no replay (only the reservoir policy stores earlier).
-        if len(self.buffer):
-            groups.append(self.retrieve())
+        if memory is not None:
+            groups.append(self.replay(memory))
 
         # Algorithm 1, step 3: the second views x² = A(x¹) and m² = A(m¹), made from the first views and not from the
         # stored images. A batch of b images becomes 2b, or 4b with a replay batch of the same size.
-        groups = [self.with_second_view(images, labels, part) for part, (images, labels) in enumerate(groups)]
+        groups = [self.with_second_view(*group, draws) for group, draws in zip(groups, seconds, strict=True)]
 
         # Algorithm 1, step 4: the embeddings z, in the order x¹, x², m¹, m². In separate passes batch norm has separate
         # statistics for current and for memory images; in a joint pass it computes them over both together.
@@ -129,15 +135,11 @@ class ACR(ReplayMethod):
         self.remember(batch)
         return loss.detach()
 
-    def with_second_view(self, images: Tensor, labels: Tensor, part: int) -> tuple[Tensor, Tensor]:
-        """First views followed by their second views (2n images), and their labels repeated.
-
-        ``part`` numbers the groups of a step, so that each has draws of its own: 0 for current, 1 for memory images.
-        """
-        kind = self.options.second_view
-        if kind == "none":
+    def with_second_view(self, images: Tensor, labels: Tensor, draws: SecondViewDraws) -> tuple[Tensor, Tensor]:
+        """First views followed by their second views (2n images), and their labels repeated; no draws: as they are."""
+        if draws is None:
             return images, labels
-        return join(images, self.second_view(images, kind, part)), labels.repeat(2)
+        return join(images, self.second_view(images, draws)), labels.repeat(2)
 
     def training_confidence(self, embeddings: Tensor, batch: Batch) -> Tensor | None:
         """Γ_e of the b current samples from the training pass, if the option asks for it; otherwise None."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
@@ -11,7 +12,8 @@ from torch import Tensor
 
 from acr.config import MethodOptions, RunConfig
 from acr.data.stream import Task
-from acr.data.views import join
+from acr.data.strong_view import StrongDraws
+from acr.data.views import CropDraws, join
 from acr.errors import InputError
 from acr.memory import Buffer, ConfidenceTable
 from acr.memory.policies import POLICIES, make_policy
@@ -20,6 +22,7 @@ from acr.networks import Network
 from acr.shift import wrap
 
 SecondView = Literal["none", "crop-flip", "strong"]
+SecondViewDraws = StrongDraws | CropDraws | None
 if TYPE_CHECKING:
     PolicyName = str
 else:  # the names are listed once, by the policies' classes; help texts and validation follow
@@ -35,15 +38,36 @@ class ReplayOptions(MethodOptions):
     """Number of epochs at the start of a task that record confidence (the paper's E); 5, or all epochs if fewer."""
 
 
+@dataclass(frozen=True)
+class ReplayDraws:
+    """The draws of one replay batch: which slots of the memory, their labels, and the random view of each image."""
+
+    slots: Tensor
+    labels: Tensor
+    view: CropDraws | None
+    """None: the images as they are stored."""
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+
 class MemoryMethod(Method):
-    """A method with a buffer: ``retrieve`` before a step. The subclass decides what is stored."""
+    """A method with a buffer: ``retrieve`` before a step. The subclass decides what is stored.
+
+    A step that needs several draws makes them first, with the functions ``draw_…``, and sends them to the device
+    together (``self.context.send``).
+    """
 
     columns: ClassVar[dict[str, tuple[int, ...]]] = {}
     """Further values stored with each sample: name to the shape of one value."""
+    device_columns: ClassVar[Collection[str]] = ()
+    """Those of them that the network computes and only the network needs: they are kept on the run's device."""
 
     def __init__(self, network: Network, options: MethodOptions, context: Context) -> None:
         super().__init__(network, options, context)
-        self.buffer = Buffer(context.buffer_size, context.image_shape, self.buffer_columns())
+        self.buffer = Buffer(
+            context.buffer_size, context.image_shape, self.buffer_columns(), context.device, self.device_columns
+        )
 
     def buffer_columns(self) -> dict[str, tuple[int, ...]]:
         """All further values stored with each sample: name to the shape of one value."""
@@ -57,24 +81,35 @@ class MemoryMethod(Method):
         """
         return self.buffer.draw(size or self.context.replay_size, self.context.generator("retrieve", *more))
 
+    def draw_replay(self, slots: Tensor | None = None, *more: int | str, transform: bool = True) -> ReplayDraws:
+        """The draws of a replay batch, on the host: of random stored samples, or of those at ``slots``.
+
+        ``more`` extends the key of the random view; without ``transform`` the images are replayed as they are stored.
+        """
+        slots = self.draw() if slots is None else slots
+        view = self.context.views.draw_replay(len(slots), self.context.generator("replay-view", *more))
+        return ReplayDraws(slots, self.buffer.labels[slots], view if transform else None)
+
+    def replay(self, draws: ReplayDraws) -> tuple[Tensor, Tensor]:
+        """The images and labels of a replay batch whose draws were sent to the device."""
+        images = self.buffer.images.index_select(0, draws.slots)
+        return images if draws.view is None else self.context.views.replay(images, draws.view), draws.labels
+
     def replayed(self, slots: Tensor, *more: int | str) -> tuple[Tensor, Tensor]:
         """The stored images at ``slots`` in a random view, and their labels; ``more`` extends the key of the draw."""
-        images = self.context.views.replay(self.buffer.images[slots], self.context.generator("replay-view", *more))
-        return images, self.buffer.labels[slots].to(self.context.device)
+        return self.replay(self.context.send(self.draw_replay(slots, *more)))
 
     def retrieve(self, transform: bool = True) -> tuple[Tensor, Tensor]:
         """A random replay batch and its labels: in a random view, or as stored if ``transform`` is False."""
-        slots = self.draw()
-        if transform:
-            return self.replayed(slots)
-        return self.buffer.images[slots], self.buffer.labels[slots].to(self.context.device)
+        return self.replay(self.context.send(self.draw_replay(transform=transform)))
 
     def with_replay(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The augmented current images followed by a replay batch, if anything is stored, and the labels of both."""
         if not len(self.buffer):
             return batch.augmented, batch.labels
-        images, labels = self.retrieve()
-        return join(batch.augmented, images), torch.cat([batch.labels, labels])
+        view, draws = self.context.send((batch.draw_view(), self.draw_replay()))
+        images, labels = self.replay(draws)
+        return join(batch.augment(view), images), torch.cat([batch.labels, labels])
 
     def memory(self) -> dict[str, Tensor]:
         """The contents of the buffer."""
@@ -123,15 +158,25 @@ class ReplayMethod(MemoryMethod):
     def begin_task(self, task: Task) -> None:
         """Start an empty confidence table for the samples of the task, if the policy needs one."""
         if self.policy.needs_confidence:
-            self.confidence = ConfidenceTable(len(task), self.confidence_epochs)
+            self.confidence = ConfidenceTable(len(task), self.confidence_epochs, self.context.device)
 
-    def second_view(self, images: Tensor, kind: SecondView, part: int = 0) -> Tensor:
-        """A second view of every image, made from the first. ``part`` gives each call in one step draws of its own."""
-        views, draws = self.context.views, self.context.generator("second-view", part)
-        view = views.strong if kind == "strong" else views.crop_flip
+    def draw_second_view(self, n: int, kind: SecondView, part: int = 0) -> SecondViewDraws:
+        """Draws of the second view of ``n`` images, on the host; ``part`` gives each call in one step its own."""
+        views, generator = self.context.views, self.context.generator("second-view", part)
+        if kind == "strong":
+            return views.draw_strong((n, *self.context.image_shape), generator)
+        return views.draw_crop_flip(n, generator) if kind == "crop-flip" else None
+
+    def second_view(self, images: Tensor, draws: SecondViewDraws) -> Tensor:
+        """A second view of every image, made from the first by draws that were sent to the device."""
         if "wrapped-views" in self.context.protocol:
-            return wrapped_view(images, lambda first: view(first, draws), self.network.mean, self.network.std)
-        return view(images, draws)
+            return wrapped_view(images, lambda first: self._view(first, draws), self.network.mean, self.network.std)
+        return self._view(images, draws)
+
+    def _view(self, images: Tensor, draws: SecondViewDraws) -> Tensor:
+        assert draws is not None
+        views = self.context.views
+        return views.strong(images, draws) if isinstance(draws, StrongDraws) else views.crop_flip(images, draws)
 
     def record_confidence(self, batch: Batch, confidence: Tensor | None = None) -> None:
         """Record Γ_e = softmax(s(x))_y of each sample in the first E epochs, if the policy needs it.
@@ -149,7 +194,7 @@ class ReplayMethod(MemoryMethod):
         """Offer a batch to the memory, its plain images unless others are given, with further columns."""
         stored = batch.plain if images is None else images
         draws = self.context.generator("policy")
-        self.policy.observe(self.buffer, stored, batch.labels.cpu(), batch.task, draws, **columns)
+        self.policy.observe(self.buffer, stored, batch.labels_on_host, batch.task, draws, **columns)
 
     def end_task(self, task: Task) -> None:
         """Let the policy rebuild the memory, if it is one that does so at the end of a task."""
@@ -167,7 +212,7 @@ class ReplayMethod(MemoryMethod):
         self.policy.load_state_dict(state["policy"])
         self.confidence = None
         if state["confidence"] is not None:
-            self.confidence = ConfidenceTable(0, self.confidence_epochs)
+            self.confidence = ConfidenceTable(0, self.confidence_epochs, self.context.device)
             self.confidence.load_state_dict(state["confidence"])
 
 
@@ -187,7 +232,6 @@ def wrapped_view(images: Tensor, view: Callable[[Tensor], Tensor], mean: Tensor,
     to the network without normalising it. Our network normalises its input, so it is given w·std + mean, a float
     tensor; ``mean`` and ``std`` are the network's.
     """
-    mean, std = mean.cpu(), std.cpu()
     pixels = images.float() / 255 if images.dtype == torch.uint8 else images
     return view(wrap((pixels - mean) / std)).float() / 255 * std + mean
 

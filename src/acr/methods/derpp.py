@@ -14,6 +14,7 @@ Measure it: ``acr run --method derpp --dataset split-cifar100``
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar
 
 import torch
@@ -44,6 +45,7 @@ class DERpp(MemoryMethod):
     summary = "DER++: replay of labels and of the logits stored with them"
     Options: ClassVar[type[MethodOptions]] = DERppOptions
     options: DERppOptions
+    device_columns: ClassVar[Collection[str]] = ("logits",)
 
     def buffer_columns(self) -> dict[str, tuple[int, ...]]:
         """The logits at insertion, one per output."""
@@ -56,21 +58,27 @@ class DERpp(MemoryMethod):
         """
         if self.buffer.column("logits").shape[1] < self.network.num_classes:
             self.buffer.widen("logits", self.network.num_classes)
-        # CE(x, y) on the current batch; its logits are stored with the batch below.
-        logits = self.network(batch.augmented)
-        loss = F.cross_entropy(logits, batch.labels)
+        # All random draws of the step, made on the host and sent to the device in one copy.
+        memory = None
         if len(self.buffer):
+            memory = self.draw_replay(), self.draw_replay(self.draw(None, "second"), "second")
+        view, memory = self.context.send((batch.draw_view(), memory))
+        # CE(x, y) on the current batch; its logits are stored with the batch below.
+        logits = self.network(batch.augment(view))
+        loss = F.cross_entropy(logits, batch.labels)
+        if memory is not None:
             # α times the mean square of h(x_m) − stored logits, which holds the network to its former outputs.
-            slots = self.draw()
-            images, _ = self.replayed(slots)
-            stored = self.buffer.column("logits")[slots].to(logits.device)
+            first, second = memory
+            images, _ = self.replay(first)
+            stored = self.buffer.column("logits").index_select(0, first.slots)
             loss = loss + self.options.alpha * logit_distance(self.network(images), stored)
             # β·CE(x_m', y_m') on a second replay batch.
-            images, labels = self.replayed(self.draw(None, "second"), "second")
+            images, labels = self.replay(second)
             loss = loss + self.options.beta * F.cross_entropy(self.network(images), labels)
         self.step(loss)
         draws = self.context.generator("policy")
-        Reservoir().observe(self.buffer, batch.plain, batch.labels.cpu(), batch.task, draws, logits=logits.detach())
+        stored = {"logits": logits.detach()}
+        Reservoir().observe(self.buffer, batch.plain, batch.labels_on_host, batch.task, draws, **stored)
         return loss.detach()
 
 

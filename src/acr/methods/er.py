@@ -49,12 +49,16 @@ class ER(ReplayMethod):
     def observe(self, batch: Batch) -> Tensor:
         """One step on the mean cross-entropy of current and replayed images, in one pass; returns that loss."""
         frozen = "frozen-replay" in self.context.protocol
-        images, labels = batch.augmented, batch.labels
-        if len(self.buffer):
-            replayed, replayed_labels = self.retrieve(transform=not frozen)
+        # All random draws of the step, made on the host and sent to the device in one copy.
+        memory = self.draw_replay(transform=not frozen) if len(self.buffer) else None
+        second = self.draw_second_view(len(batch) + (0 if memory is None else len(memory)), self.options.second_view)
+        view, memory, second = self.context.send((batch.draw_view(), memory, second))
+        images, labels = batch.augment(view), batch.labels
+        if memory is not None:
+            replayed, replayed_labels = self.replay(memory)
             images, labels = join(images, replayed), torch.cat([labels, replayed_labels])
-        if self.options.second_view != "none":
-            images = join(images, self.second_view(images, self.options.second_view))
+        if second is not None:
+            images = join(images, self.second_view(images, second))
             labels = labels.repeat(2)
         loss = F.cross_entropy(self.network(images), labels)
         self.record_confidence(batch)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from acr.losses import masked_cross_entropy
+from acr.losses import class_counts, masked_cross_entropy
 from acr.methods.bases import ReplayMethod
 from acr.methods.method import Batch
 
@@ -30,16 +30,19 @@ class ERACE(ReplayMethod):
 
     def observe(self, batch: Batch) -> Tensor:
         """One step on the sum of the two losses, each batch in a pass of its own; returns that sum."""
-        seen = torch.tensor(self.context.seen, device=batch.labels.device)
         first_task = self.context.task == 0
+        outputs = self.network.num_classes
+        seen = class_counts(torch.tensor(self.context.seen), outputs)
+        memory = self.draw_replay() if len(self.buffer) and not first_task else None
+        # All random draws of the step, and the classes seen, go to the device in one copy.
+        view, memory, seen = self.context.send((batch.draw_view(), memory, seen))
         # CE over the classes C present in the batch, Σ_{c∈C} exp(h_c) in the denominator; in the first task C is all
         # classes seen.
-        loss = masked_cross_entropy(
-            self.network(batch.augmented), batch.labels, seen if first_task else torch.unique(batch.labels)
-        )
-        if len(self.buffer) and not first_task:
+        present = seen if first_task else class_counts(batch.labels, outputs)
+        loss = masked_cross_entropy(self.network(batch.augment(view)), batch.labels, present)
+        if memory is not None:
             # CE of the replay batch over all classes seen.
-            images, labels = self.retrieve()
+            images, labels = self.replay(memory)
             loss = loss + masked_cross_entropy(self.network(images), labels, seen)
         self.record_confidence(batch)
         self.step(loss)

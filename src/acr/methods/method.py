@@ -28,12 +28,13 @@ from torch import Tensor
 
 from acr.config import MethodOptions, RunConfig
 from acr.data.stream import Task
-from acr.data.views import Views
+from acr.data.views import CropDraws, Views
 from acr.errors import InputError, unknown
 from acr.memory.confidence import ConfidenceTable
 from acr.networks import Network
 from acr.protocols import Protocol
 from acr.randomness import Position
+from acr.transfer import Tree, send
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Batch:
     """A batch of the current task."""
 
     indices: Tensor
-    """Positions of the samples inside the task, 0..n-1."""
+    """Positions of the samples inside the task, 0..n-1. This and the next two are on the run's device."""
     plain: Tensor
     """The images as they are, uint8."""
     labels: Tensor
@@ -49,6 +50,13 @@ class Batch:
     position: Position
     """Where in the run the batch occurs, and the source of its draws."""
     views: Views = field(repr=False)
+    host_labels: Tensor | None = field(default=None, repr=False)
+    """The labels once more, on the host, for decisions that are made there; None: ``labels`` are there already."""
+
+    @property
+    def labels_on_host(self) -> Tensor:
+        """The labels, without waiting for the device."""
+        return self.labels if self.host_labels is None else self.host_labels
 
     @property
     def task(self) -> int:
@@ -68,7 +76,16 @@ class Batch:
     @cached_property
     def augmented(self) -> Tensor:
         """The data set's random crop (and flip) of every image, uint8."""
-        return self.views.crop_flip(self.plain, self.position.generator("augment"))
+        return self.views.crop_flip(self.plain, send(self.draw_view(), self.plain.device))
+
+    def draw_view(self) -> CropDraws:
+        """The draws of :attr:`augmented`, on the host, for a method that sends all draws of a step together."""
+        return self.views.draw_crop_flip(len(self), self.position.generator("augment"))
+
+    def augment(self, draws: CropDraws) -> Tensor:
+        """:attr:`augmented`, made from draws that were sent already."""
+        self.__dict__["augmented"] = self.views.crop_flip(self.plain, draws)
+        return self.augmented
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -109,6 +126,10 @@ class Context:
     def task(self) -> int:
         """Number of the current task, from 0."""
         return self.position.task
+
+    def send(self, tree: Tree) -> Tree:
+        """Draws of a step (nested tuples, lists and dataclasses of host tensors) on the run's device, in one copy."""
+        return send(tree, self.device)
 
     def generator(self, purpose: str, *more: int | str) -> torch.Generator:
         """A generator for this purpose at the current position, which always gives the same draws.

@@ -18,6 +18,7 @@ from torch import Tensor
 from acr.data.stream import Task, TaskStream
 from acr.methods.method import Batch, Context, Method
 from acr.randomness import Position, generator
+from acr.transfer import send
 
 
 @dataclass
@@ -53,21 +54,55 @@ class TaskEnd:
     task: Task
 
 
+class TaskData:
+    """The training samples of one task, as close to the network as they can be.
+
+    On a CPU images are read from where they are, in memory or mapped from a file. On an accelerator the labels are on
+    the device, and so are the images if ``data_device`` says so; otherwise each batch is copied over, from pinned
+    memory, while the device works on the one before.
+    """
+
+    def __init__(self, task: Task, device: torch.device, data_device: torch.device) -> None:
+        self.task = task
+        self.device = device
+        self.labels = task.targets.to(device)
+        self.images = task.images().to(device) if data_device.type != "cpu" else None
+
+    def samples(self, indices: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+        """Images and labels by their number in the task, given on the host and ``there``, on the device."""
+        labels = self.labels.index_select(0, there)
+        if self.images is not None:
+            return self.images.index_select(0, there), labels
+        images = self.task.images(indices)
+        if self.device.type == "cuda":
+            images = images.pin_memory()
+        return images.to(self.device, non_blocking=True), labels
+
+
 class TrainingLoop:
     """A method learns a stream. Iterating takes steps from wherever the cursor stands.
 
     ``rate`` gives the learning rate of an epoch of any task; without it the rate stays as the optimiser has it.
+    ``data_device`` is where the images of the current task are kept: the run's device, or the host if they do not fit.
     """
 
     def __init__(
-        self, stream: TaskStream, method: Method, context: Context, rate: Callable[[int], float] | None = None
+        self,
+        stream: TaskStream,
+        method: Method,
+        context: Context,
+        rate: Callable[[int], float] | None = None,
+        data_device: torch.device | None = None,
     ) -> None:
         self.tasks = stream.merged() if method.sees_all_tasks else stream
         """The tasks as this method is shown them."""
         self.method = method
         self.context = context
         self.rate = rate
+        self.data_device = data_device or context.device
+        """Where the images of the current task are kept."""
         self.cursor = Cursor()
+        self._data: TaskData | None = None
 
     def __iter__(self) -> Iterator[Step | EpochEnd | TaskEnd]:
         while self.cursor.task < len(self.tasks):
@@ -94,6 +129,13 @@ class TrainingLoop:
             yield EpochEnd(task, epoch)
         self.end_task(task)
 
+    def task_data(self, task: Task) -> TaskData:
+        """The task's training samples where the network can reach them; those of the task before are let go."""
+        if self._data is None or self._data.task is not task:
+            self._data = None  # first, so that two tasks never take up memory together
+            self._data = TaskData(task, self.context.device, self.data_device)
+        return self._data
+
     def begin_task(self, task: Task) -> None:
         """Tell the method that a task starts."""
         self.place(task)
@@ -116,12 +158,14 @@ class TrainingLoop:
 
     def batches(self, task: Task, epoch: int, first: int = 0) -> Iterator[Batch]:
         """The batches of an epoch, in an order keyed by task and epoch; the last, smaller one is kept."""
-        size, device, views = self.context.batch_size, self.context.device, self.context.views
+        size, data = self.context.batch_size, self.task_data(task)
         order = torch.randperm(len(task), generator=generator(self.context.seed, "shuffle", task.index, epoch))
+        there = send(order, self.context.device)  # the order of a whole epoch goes to the device in one copy
         for step in range(first, self.steps_per_epoch(task)):
-            indices = order[step * size : (step + 1) * size]
+            chosen = slice(step * size, (step + 1) * size)
+            images, labels = data.samples(order[chosen], there[chosen])
             position = Position(self.context.seed, task.index, epoch, step)
-            yield Batch(indices, task.images(indices), task.targets[indices].to(device), position, views)
+            yield Batch(there[chosen], images, labels, position, self.context.views, task.targets[order[chosen]])
 
     def place(self, task: Task, epoch: int = 0, step: int = 0) -> None:
         """Tell the method's context where the run stands."""
