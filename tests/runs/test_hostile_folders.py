@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import acr
-from acr.runs.resolve import make_config, read_config_file
 from acr.errors import AcrError, InputError
+from acr.runs.resolve import make_config, read_config_file
 from acr.runs.run import find_runs
 from acr.training.checkpoint import CheckpointError, Checkpoints
 

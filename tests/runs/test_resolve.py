@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acr.config import RunConfig
-from acr.runs.resolve import make_config, read_config_file
 from acr.errors import InputError
+from acr.runs.resolve import make_config, read_config_file
 
 
 def test_defaults_come_from_the_data_set_and_the_user_goes_first():
@@ -67,7 +67,7 @@ def test_methods_without_a_memory_have_no_buffer_size():
         ({"quirk": "wrapped-odd"}, "Did you mean 'wrapped-ood'"),
         ({"protocol": "mine"}, "--protocol 'mine'"),
         ({"options": {}}, "no config field 'options'"),
-        ({"dataset": "folder:"}, "no data set|lacks its path"),
+        ({"dataset": "folder:"}, "no data set|has no path"),
     ],
 )
 def test_refusals(values, words):

@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 import acr
-from acr.storage import files
 from acr.cli import main
-from acr.runs.resolve import make_config
 from acr.errors import AcrError, InputError
 from acr.launch import execute, run_config
+from acr.runs.resolve import make_config
+from acr.storage import files
 from acr.training.loop import TrainingLoop
 from acr.training.trainer import Trainer
 

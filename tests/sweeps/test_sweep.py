@@ -187,7 +187,7 @@ def test_dry_run_counts_and_estimates(tmp_path, capsys):
     main(["sweep", str(recipe), "--out", str(out), "--dry-run"])
     said = capsys.readouterr().out
     assert "4 runs" in said
-    assert "1 finished already, 3 to run" in said
+    assert "1 already finished, 3 to run" in said
     assert "MiB of disk" in said
     assert len(list(out.iterdir())) == 1  # nothing was run
 

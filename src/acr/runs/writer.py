@@ -30,6 +30,7 @@ from acr.errors import AcrError, InputError
 from acr.runs.schema import SCHEMA, Results
 from acr.storage import files
 from acr.storage.locks import try_lock
+
 CONFIG, RESULTS, EVENTS, ENVIRONMENT = "config.yaml", "results.json", "events.jsonl", "environment.json"
 LOCK = ".lock"
 
