@@ -13,11 +13,17 @@ from acr._version import __version__
 from acr.errors import AcrError, complain
 
 COMMANDS = {
-    "demo": ("acr.commands.demo:demo", "Try it out: fine-tuning, ER and ACR on handwritten digits, with a page."),
+    "demo": (
+        "acr.commands.demo:demo",
+        "Try it out: fine-tuning, ER and ACR on handwritten digits, with a report page.",
+    ),
     "run": ("acr.commands.run:run", "Train a method on a data set, task by task, and evaluate it after each task."),
     "resume": ("acr.commands.run:resume", "Finish an interrupted run."),
     "sweep": ("acr.commands.sweep:sweep", "Run a grid of configs; finished runs are not repeated."),
-    "reproduce": ("acr.commands.reproduce:reproduce", "Reproduce a table or figure of the paper."),
+    "reproduce": (
+        "acr.commands.reproduce:reproduce",
+        "Reproduce a table or figure of the paper, with its values beside ours.",
+    ),
     "compare": ("acr.commands.compare:compare", "Show what differs between two runs, in config and results."),
     "report": ("acr.commands.report:report", "Show runs on one page: who wins, what is forgotten, and the cost."),
     "dashboard": ("acr.commands.report:dashboard", "Watch runs in progress, in a browser on this machine."),

@@ -123,7 +123,7 @@ class RunConfig(DataConfig):
     """Channels of the encoder's first stage; the paper uses 64."""
 
     protocol: Literal["sound", "published"] = "sound"
-    """`published` restores the quirks of the paper's released program, which docs/protocols.md describes."""
+    """`published` restores the quirks of the paper's released program; docs/protocols.md describes them."""
     quirk: Names = ()
     """Individual quirks of the published protocol to switch on."""
     no_quirk: Names = ()

@@ -61,7 +61,7 @@ def run(
 def run_config(config: RunConfig, *, fresh: bool = False, resume: Resume = "auto") -> Run:
     """Run a complete config, or return its run if that is already finished; arguments as for :func:`run`."""
     path = config.out / folder_name(config)
-    if fresh and path.exists():
+    if fresh and path.exists():  # the first name that is free: NAME-2, NAME-3, ...
         path = next(p for n in range(2, 10_000) if not (p := path.with_name(f"{path.name}-{n}")).exists())
     if (path / RESULTS).exists() and load_run(path).finished:
         return load_run(path)
@@ -183,10 +183,12 @@ def build_loop(config: RunConfig, stream: TaskStream, cls: type[Method] | None =
     spec, _ = find(config.dataset)
     protocol = config.protocol_in_force()
     views = Views.for_side(min(data.train.image_shape[1:]), spec.flip)
+    # Replayed images are padded like training images, unless a quirk of the protocol changes it.
     padding, border = protocol.replay_border(config.dataset, views.padding, data.mean)
     device = find_device(config.device)
 
     def build_network(purpose: str) -> Network:
+        # Initialisers only know the global generator, so it is seeded for this network and restored afterwards.
         with keyed_global(config.seed, "network", purpose):
             network = resnet18(len(stream.classes), config.width, head, data.train.image_shape[0], data.mean, data.std)
         return network.to(device)

@@ -36,7 +36,15 @@ def list_datasets(*, data_root: Root = None, data_cache: Cache = None) -> None:
     (console if console.is_terminal else Console(highlight=False, width=200)).print(table)
 
 
-def fetch(name: Name, *, data_root: Root = None, data_cache: Cache = None, quiet: Quiet = False) -> None:
+def fetch(
+    name: Name,
+    *,
+    data_root: Annotated[
+        Path | None, Parameter(help="Folder to download into; by default ACR_DATA, or else the cache.")
+    ] = None,
+    data_cache: Cache = None,
+    quiet: Quiet = False,
+) -> None:
     """Download a data set from its publisher, or explain how to get it."""
     from acr.data.loading import fetch as download
 
@@ -74,7 +82,7 @@ def show(
         Parameter(help="What a row shows: a class, a task, or one kind of random view that methods train on."),
     ] = "class",
     split: Annotated[Literal["train", "test"], Parameter(help="Which images to show.")] = "train",
-    columns: Annotated[int | None, Parameter(help="Images per row.")] = None,
+    columns: Annotated[int | None, Parameter(help="Images per row; by default at least 12.")] = None,
     data_root: Root = None,
     data_cache: Cache = None,
     quiet: Quiet = False,

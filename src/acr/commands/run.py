@@ -23,7 +23,7 @@ def _run(
         Literal["ask", "auto"],
         Parameter(help="Whether to ask before an interrupted run of the same config is resumed."),
     ] = "ask",
-    fresh: Annotated[bool, Parameter(help="Start a new run beside an existing one.", negative=())] = False,
+    fresh: Annotated[bool, Parameter(help="Start a new run even if one of this config exists.", negative=())] = False,
     **values: Any,
 ) -> None:
     """Train a method on a data set, task by task, and evaluate it after each task."""

@@ -33,7 +33,9 @@ def sweep(
     out: Annotated[Path, Parameter(help="Folder for the runs.")] = Path("runs"),
     scale: Annotated[str, Parameter(help="Variant of the recipe; full is the unchanged recipe.")] = "full",
     protocol: Annotated[Literal["sound", "published"] | None, Parameter(help="Protocol for all runs.")] = None,
-    dry_run: Annotated[bool, Parameter(help="Only estimate the time and disk space.", negative=())] = False,
+    dry_run: Annotated[
+        bool, Parameter(help="Run nothing; only estimate the number of runs, time and disk space.", negative=())
+    ] = False,
     address: Annotated[str | None, Parameter(help="Address of a Ray cluster, for --engine ray.")] = None,
     data_root: Annotated[Path | None, Parameter(help="Folder that holds data sets.")] = None,
     data_cache: Annotated[Path | None, Parameter(help="Folder for decoded images.")] = None,

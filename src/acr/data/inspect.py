@@ -85,7 +85,7 @@ def _check_classes(report: Report, data: DataSet, spec: DataSpec) -> None:
         counts = images.counts()
         if whole is not None and any(count != whole for count in counts.values()):
             report.warnings.append(
-                f"{split}: {_range(counts)} images per class instead of {whole}: an incomplete data set, or a different one"
+                f"{split}: {_range(counts)} images per class instead of {whole}: incomplete, or another data set"
             )
     counts = data.train.counts()
     if spec.train_per_class is None and max(counts.values()) > 10 * min(counts.values()):

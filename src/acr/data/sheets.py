@@ -75,7 +75,7 @@ def _part(dataset: DataSet, split: str, columns: int | None) -> ImageSet:
 
 def _pick(images: ImageSet, labels: Sequence[int], columns: int, seed: int) -> list[int]:
     """Positions of the images of a row: one per class in turn, until the row is full or there are no more images."""
-    each = -(-columns // max(1, len(labels)))
+    each = -(-columns // max(1, len(labels)))  # images per class that fill the row, rounded up
     groups = []
     for label in labels:
         positions = images.of_classes([label])

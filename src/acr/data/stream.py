@@ -148,7 +148,7 @@ def task_sizes(classes: int, tasks: int | None, classes_per_task: Sequence[int] 
             raise InputError(f"Every task needs at least one class; got --classes-per-task {sizes}.")
         if len(sizes) == 1:
             if tasks is None:
-                full, rest = divmod(classes, sizes[0])
+                full, rest = divmod(classes, sizes[0])  # the last task takes what is left
                 return [sizes[0]] * full + ([rest] if rest else [])
             if tasks > classes:
                 raise InputError(f"{classes} classes cannot make {tasks} tasks: every task needs at least one class.")

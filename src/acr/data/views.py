@@ -133,7 +133,7 @@ def random_resized_crop(
     boxes_w = (share * height * width * ratio).sqrt().round()
     boxes_h = (share * height * width / ratio).sqrt().round()
     fits = (boxes_w >= 1) & (boxes_w <= width) & (boxes_h >= 1) & (boxes_h <= height)
-    first = fits.float().argmax(1, keepdim=True)
+    first = fits.float().argmax(1, keepdim=True)  # the first try that fits
     any_fits = fits.any(1)
     box_w = torch.where(any_fits, boxes_w.gather(1, first).squeeze(1), torch.tensor(float(min(width, height))))
     box_h = torch.where(any_fits, boxes_h.gather(1, first).squeeze(1), torch.tensor(float(min(width, height))))

@@ -116,13 +116,13 @@ def read_members(path: Path, wanted: Callable[[str], bool], limits: Limits | Non
 
 
 def extract(
-    path: Path, target: Path, *, limits: Limits | None = None, tell: Callable[[int], None] = lambda files: None
+    path: Path, target: Path, *, limits: Limits | None = None, advance: Callable[[int], None] = lambda files: None
 ) -> None:
     """Unpack a tar or zip into the folder ``target``: all of it, or nothing.
 
     It is first unpacked into a new folder inside ``target``, so that no link that already exists can redirect a write.
-    A top-level name that ``target`` already has is an error, and nothing is replaced. ``tell`` is called with 1 after
-    each file.
+    A top-level name that ``target`` already has is an error, and nothing is replaced. ``advance`` is called with 1
+    after each file.
     """
     target.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=target, prefix=f".{path.name}.", suffix=".part"))
@@ -133,7 +133,7 @@ def extract(
                 destination.parent.mkdir(parents=True, exist_ok=True)
                 with destination.open("xb") as out:
                     shutil.copyfileobj(file, out, MIB)
-                tell(1)
+                advance(1)
         tops = sorted(temporary.iterdir())
         if taken := [top.name for top in tops if (target / top.name).exists()]:
             raise InputError(f"{target} already holds {', '.join(taken)}. Move it away first.")

@@ -66,7 +66,7 @@ def download_and_unpack(
     _check_space(folder, source.size + source.unpacked, free)
     _download(source, archive, quiet=quiet, attempts=attempts, pause=pause)
     with progress("Unpacking", None, quiet=quiet) as advance:
-        extract(archive, folder, tell=advance)
+        extract(archive, folder, advance=advance)
     if not keep_archive:
         archive.unlink()
 
@@ -86,7 +86,7 @@ def _download(source: Download, target: Path, *, quiet: bool, attempts: int, pau
             if have > source.size:  # not ours, or another version of the file
                 part.unlink()
                 have = 0
-            advance(have - shown)
+            advance(have - shown)  # the bar shows what is on disk, including earlier downloads
             shown = have
             try:
                 _receive(source, part, have, advance)
