@@ -30,6 +30,7 @@ from acr.errors import AcrError, InputError
 from acr.runs.schema import SCHEMA, Results
 from acr.storage import files
 from acr.storage.locks import try_lock
+from acr.storage.workers import cores
 
 CONFIG, RESULTS, EVENTS, ENVIRONMENT = "config.yaml", "results.json", "events.jsonl", "environment.json"
 LOCK = ".lock"
@@ -150,7 +151,7 @@ def environment() -> dict[str, Any]:
         "packages": packages,
         "system": platform.platform(),
         "processor": platform.machine(),
-        "cores": os.cpu_count(),
+        "cores": cores(),
         "threads": torch.get_num_threads(),
         "process": os.getpid(),
         "host": platform.node(),
