@@ -1,7 +1,7 @@
-"""Random views of a batch of images: crops, flips, and ACR's strong second view. A draw for every image.
+"""Random views of a batch of images: crops, flips, and ACR's strong second view, drawn separately for every image.
 
-All of it runs on whole batches (one ``grid_sample`` in place of a PIL call an image), with every draw taken from the
-generator that is handed in. uint8 images come back as uint8, floats in 0..1 as floats in 0..1.
+All of it runs on whole batches (one ``grid_sample`` instead of one PIL call per image), and every draw is taken from
+the generator that is passed in. uint8 images come back as uint8, floats in 0..1 as floats in 0..1.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 LUMA = (0.299, 0.587, 0.114)
-"""ITU-R 601: how much of each colour makes up grey."""
+"""ITU-R 601: the weights of red, green and blue in grey."""
 HUE, NOTHING = 3, 4
-"""Operations of the colour jitter: 0 brightness, 1 contrast, 2 saturation, then these."""
+"""Numbers of operations of the colour jitter: 0 is brightness, 1 contrast, 2 saturation, then these two."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Views:
     padding: int
     flip: bool
     replay_padding: int | None = None
-    """Padding of replayed images where it differs."""
+    """Padding of replayed images; None: as for training images."""
     replay_border: tuple[float, ...] | None = None
     """Colour of the border of replayed images, on the scale 0..1; None: black."""
 
@@ -37,7 +37,7 @@ class Views:
         return cls(max(1, side // 8), flip)
 
     def crop_flip(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """The view of a training image: padded with black, cropped at random, perhaps mirrored."""
+        """The view of a training image: padded with black, cropped at random, mirrored at random if ``flip``."""
         images = random_crop(images, self.padding, generator)
         return random_flip(images, generator) if self.flip else images
 
@@ -53,7 +53,7 @@ class Views:
 
 
 def join(*batches: Tensor) -> Tensor:
-    """Concatenate batches of images; where one of them is in floats, all become floats in 0..1."""
+    """Concatenate batches of images; if their types differ, all become floats in 0..1."""
     if len({batch.dtype for batch in batches}) > 1:
         batches = tuple(batch.float() / 255 if batch.dtype == torch.uint8 else batch for batch in batches)
     return torch.cat(batches)
@@ -62,7 +62,10 @@ def join(*batches: Tensor) -> Tensor:
 def random_crop(
     images: Tensor, padding: int, generator: torch.Generator, border: Sequence[float] | None = None
 ) -> Tensor:
-    """Pad all round, then cut the old size out at a random place. A ``border`` colour makes the result float."""
+    """Pad on all sides, then crop back to the original size at a random place.
+
+    ``border`` is the colour of the padding, on the scale 0..1; it makes the result float. None: black.
+    """
     n, channels, height, width = images.shape
     if border is None:
         padded = F.pad(images, [padding] * 4)
@@ -71,6 +74,7 @@ def random_crop(
         colour = torch.tensor(border).view(1, -1, 1, 1)
         padded = F.pad(pixels - colour, [padding] * 4) + colour
     top, left = torch.randint(0, 2 * padding + 1, (2, n), generator=generator)
+    # One gather over flattened pixels does all crops at once.
     rows, columns = top[:, None] + torch.arange(height), left[:, None] + torch.arange(width)
     place = rows[:, :, None] * (width + 2 * padding) + columns[:, None, :]
     chosen = place.view(n, 1, -1).expand(n, channels, -1)
@@ -118,16 +122,18 @@ def random_resized_crop(
 ) -> Tensor:
     """Cut a box of random area and aspect out of every image and enlarge it to the full size (bilinear).
 
-    A box that does not fit is drawn again, up to ten times; then the middle of the image is taken.
+    ``area`` and ``aspect`` are ranges: the share of the image's area, and width by height. A box that does not fit is
+    drawn again, up to ``tries`` draws in all; then the largest square in the middle of the image is taken.
     """
     n, _, height, width = pixels.shape
     low, high = math.log(aspect[0]), math.log(aspect[1])
+    # All tries of all images are drawn at once, so that the number of draws does not depend on their outcome.
     share = area[0] + (area[1] - area[0]) * torch.rand(n, tries, generator=generator)
     ratio = torch.exp(low + (high - low) * torch.rand(n, tries, generator=generator))
     boxes_w = (share * height * width * ratio).sqrt().round()
     boxes_h = (share * height * width / ratio).sqrt().round()
     fits = (boxes_w >= 1) & (boxes_w <= width) & (boxes_h >= 1) & (boxes_h <= height)
-    first = fits.float().argmax(1, keepdim=True)
+    first = fits.float().argmax(1, keepdim=True)  # the first try that fits
     any_fits = fits.any(1)
     box_w = torch.where(any_fits, boxes_w.gather(1, first).squeeze(1), torch.tensor(float(min(width, height))))
     box_h = torch.where(any_fits, boxes_h.gather(1, first).squeeze(1), torch.tensor(float(min(width, height))))
@@ -151,7 +157,7 @@ def random_resized_crop(
 
 
 def luma(pixels: Tensor) -> Tensor:
-    """Grey value of every pixel, one channel; a tensor of its own, never a part of ``pixels``."""
+    """Grey value of every pixel, in one channel; always a new tensor, never a view of ``pixels``."""
     if pixels.shape[1] == 1:
         return pixels.clone()
     red, green, blue = pixels[:, 0:1], pixels[:, 1:2], pixels[:, 2:3]
@@ -159,7 +165,10 @@ def luma(pixels: Tensor) -> Tensor:
 
 
 def colour_jitter(pixels: Tensor, chosen: Tensor, generator: torch.Generator, strength: float, hue: float) -> Tensor:
-    """Brightness, contrast and saturation factors from 1 ± strength and a hue shift, in a random order an image."""
+    """Random brightness, contrast, saturation (factors in 1 ± strength) and hue, in a random order for each image.
+
+    Only images that are ``chosen`` change.
+    """
     n = len(pixels)
     factors = 1 + strength * (2 * torch.rand(3, n, generator=generator) - 1)
     shift = hue * (2 * torch.rand(n, generator=generator) - 1)
@@ -167,19 +176,22 @@ def colour_jitter(pixels: Tensor, chosen: Tensor, generator: torch.Generator, st
     order[~chosen] = NOTHING
     pixels = pixels.clone()
     hue_turn = (order == HUE).float().argmax(1)
-    for turn in range(3):  # what comes before the hue shift, of all images together
+    # Shifting the hue is the most expensive operation, so it is done once, for all chosen images together. What comes
+    # before it and after it in the order of each image is done in turns.
+    for turn in range(3):
         blend_towards_grey(pixels, torch.where(turn < hue_turn, order[:, turn], NOTHING), factors)
     rows = chosen.nonzero()[:, 0]
     pixels.index_copy_(0, rows, shift_hue(pixels.index_select(0, rows), shift[rows]))
-    for turn in range(1, 4):  # and what comes after it
+    for turn in range(1, 4):
         blend_towards_grey(pixels, torch.where(turn > hue_turn, order[:, turn], NOTHING), factors)
     return pixels
 
 
 def blend_towards_grey(pixels: Tensor, operations: Tensor, factors: Tensor) -> None:
-    """One of three operations an image, or none, in place: all are p ← g + f (p - g), for different greys g.
+    """Apply one of three operations, or none, to each image, in place: p ← g + f (p - g), with different greys g.
 
-    Brightness: black. Contrast: the image's mean grey. Saturation: the pixel's own grey.
+    Brightness: g is black. Contrast: the image's mean grey. Saturation: the pixel's own grey. ``factors`` holds f, one
+    row per operation and one column per image.
     """
     rows = (operations < HUE).nonzero()[:, 0]
     if not len(rows):
@@ -195,10 +207,10 @@ def blend_towards_grey(pixels: Tensor, operations: Tensor, factors: Tensor) -> N
 
 
 def shift_hue(pixels: Tensor, shift: Tensor) -> Tensor:
-    """Turn the hue of every pixel by a fraction of the colour circle, value and saturation kept.
+    """Rotate the hue of every pixel by a fraction of the colour circle; value and saturation stay the same.
 
     The hue is a number on a circle of length 6; a channel falls below the value by the chroma times how far the hue is
-    from that channel's own sector. In place where it can be: this is half the cost of a strong view.
+    from that channel's own sector. In place where possible: this is half the cost of a strong view.
     """
     if pixels.shape[1] == 1:
         return pixels
