@@ -59,7 +59,7 @@ def test_run_prints_figures_and_where_it_lies(tmp_path, capsys):
     folder = out.split("Everything about this run:")[1].strip()
     assert os.path.exists(os.path.join(folder, "results.json"))
     main(["run", "--method", "finetune", "--out", str(tmp_path), "--quiet", *SMALL])
-    assert "finished already" in capsys.readouterr().out
+    assert "already finished" in capsys.readouterr().out
 
 
 def test_config_file_and_flags_combine(tmp_path, capsys):
@@ -92,7 +92,7 @@ def test_a_signal_stops_with_a_checkpoint_and_says_how_to_go_on(tmp_path, number
 
     asked = acr(*words, "--out", tmp_path, "--quiet")
     assert asked.returncode == 2
-    assert "begun before and not finished" in asked.stderr
+    assert "started before but not finished" in asked.stderr
     done = acr("resume", folder, "--quiet")
     assert done.returncode == 0, done.stderr
     assert (folder / "results.json").exists()

@@ -1,4 +1,4 @@
-"""The command line. Commands are imported when they are called, so that ``acr --help`` answers at once."""
+"""The command line. A command is imported only when it is called, so that ``acr --help`` answers at once."""
 
 from __future__ import annotations
 
@@ -13,16 +13,22 @@ from acr._version import __version__
 from acr.errors import AcrError, complain
 
 COMMANDS = {
-    "demo": ("acr.commands.demo:demo", "See it work: fine-tuning, ER and ACR on handwritten digits, with a page."),
-    "run": ("acr.commands.run:run", "Learn a data set task by task with a method, and evaluate after each task."),
-    "resume": ("acr.commands.run:resume", "Finish a run that was interrupted."),
-    "sweep": ("acr.commands.sweep:sweep", "Run a grid of configs; what is finished is not run again."),
-    "reproduce": ("acr.commands.reproduce:reproduce", "A table or figure of the paper, with its values beside ours."),
-    "compare": ("acr.commands.compare:compare", "What differs between two runs, in config and in result."),
-    "report": ("acr.commands.report:report", "Show runs on one page: who wins, what is forgotten, what it cost."),
-    "dashboard": ("acr.commands.report:dashboard", "Watch runs while they go on, in a browser on this machine."),
-    "methods": ("acr.commands.info:methods", "List the methods."),
-    "doctor": ("acr.commands.info:doctor", "Show versions, devices, threads and disk, and what is missing."),
+    "demo": (
+        "acr.commands.demo:demo",
+        "Try it out: fine-tuning, ER and ACR on handwritten digits, with a report page.",
+    ),
+    "run": ("acr.commands.run:run", "Train a method on a data set, task by task, and evaluate it after each task."),
+    "resume": ("acr.commands.run:resume", "Finish an interrupted run."),
+    "sweep": ("acr.commands.sweep:sweep", "Run a grid of configs; finished runs are not repeated."),
+    "reproduce": (
+        "acr.commands.reproduce:reproduce",
+        "Reproduce a table or figure of the paper, with its values beside ours.",
+    ),
+    "compare": ("acr.commands.compare:compare", "Show what differs between two runs, in config and results."),
+    "report": ("acr.commands.report:report", "Show runs on one page: who wins, what is forgotten, and the cost."),
+    "dashboard": ("acr.commands.report:dashboard", "Watch runs in progress, in a browser on this machine."),
+    "methods": ("acr.commands.info:methods", "List the methods and their options."),
+    "doctor": ("acr.commands.info:doctor", "Show versions, devices, threads and disk space, and what is missing."),
 }
 
 app = App(
@@ -36,20 +42,20 @@ for _name, (_path, _help) in COMMANDS.items():
 
 GROUPS = {
     "data": (
-        "Look at, check and fetch data sets.",
+        "List, download, check and view data sets.",
         {
-            "list": ("acr.commands.data:list_datasets", "List the data sets, where they were found, their defaults."),
-            "fetch": ("acr.commands.data:fetch", "Download a data set from its publisher, or say how to get it."),
-            "check": ("acr.commands.data:check", "Check counts, classes, sizes, statistics, duplicates, files."),
-            "show": ("acr.commands.data:show", "Draw a sheet of a data set's images."),
+            "list": ("acr.commands.data:list_datasets", "List the data sets, their locations and defaults."),
+            "fetch": ("acr.commands.data:fetch", "Download a data set from its publisher, or explain how to get it."),
+            "check": ("acr.commands.data:check", "Check classes, sizes, statistics, duplicates and files."),
+            "show": ("acr.commands.data:show", "Draw a sheet of images from a data set."),
         },
     ),
     "shift": (
-        "Corruptions, and the shifted test sets made with them.",
+        "List corruptions; build and view the test sets shifted by them.",
         {
             "list": ("acr.commands.shift:list_corruptions", "List the corruptions and their constants."),
-            "build": ("acr.commands.shift:build", "Build the shifted copies of a test set now."),
-            "show": ("acr.commands.shift:show", "Draw a sheet: rows corruptions, columns severities."),
+            "build": ("acr.commands.shift:build", "Build the shifted copies of a test set in advance."),
+            "show": ("acr.commands.shift:show", "Draw a sheet: one row per corruption, one column per severity."),
         },
     ),
 }
@@ -80,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         complain(str(error), error.exit_code)
     except KeyboardInterrupt:
         complain("Interrupted.", 130)
-    except BrokenPipeError:  # the reader of our output left, as `head` does
+    except BrokenPipeError:  # whatever read our output has closed it, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
     except MemoryError:
@@ -88,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         if debug:
             raise
-        complain(f"Unexpected {type(error).__name__}: {error}\nThis is a fault of acr; --debug shows where.", 1)
+        complain(f"Unexpected {type(error).__name__}: {error}\nThis is a bug in acr; add --debug to see where.", 1)
     finally:
         warnings.formatwarning = format_before
 
@@ -96,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def plain_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """A warning as a sentence, without the place in the program that it came from."""
+    """A warning as one sentence, without its location in the source code."""
     return f"acr: warning: {message}\n"
 
 

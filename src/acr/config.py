@@ -1,7 +1,7 @@
-"""RunConfig: everything a run depends on, in one frozen model that is flags, YAML file and validation at once.
+"""RunConfig: everything a run depends on, in one frozen model that defines the flags, the YAML file and the validation.
 
-A field's docstring is its help text. :func:`acr.runs.resolve.make_config` completes what is not given. A run folder's
-``config.yaml`` holds every value in force, so it runs again as it is.
+A field's docstring is its help text. :func:`acr.runs.resolve.make_config` fills in what is not given. The
+``config.yaml`` of a run folder holds every value that was used, so that the run can be repeated from that file.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from acr.protocols import Protocol
 
 
 class MethodOptions(BaseModel):
-    """Options of a method: a flat, frozen model. Each field becomes a flag; its docstring is the help text."""
+    """Options of a method: a flat, frozen model. Each field becomes a flag, and its docstring is the help text."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
-def _split(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     """``"3,3,4"`` and ``"3 3 4"`` as a list; a single value as a list of one."""
     if isinstance(value, str):
         return [part for part in value.replace(",", " ").split() if part]
     return [value] if isinstance(value, int) else value
 
 
-def _ranges(value: Any) -> Any:
-    """As :func:`_split`, with ``"1-5"`` standing for 1, 2, 3, 4, 5."""
-    given = _split(value)
+def _with_ranges(value: Any) -> Any:
+    """As :func:`_as_list`, with ``"1-5"`` standing for 1, 2, 3, 4, 5."""
+    given = _as_list(value)
     if not isinstance(given, (list, tuple)):
-        return given  # not a list at all: validation says so
+        return given  # not a list at all: validation reports it
     parts: list[Any] = []
     for part in given:
         low, dash, high = str(part).partition("-")
@@ -45,8 +45,9 @@ def _ranges(value: Any) -> Any:
 
 
 def _class_order(value: Any) -> Any:
+    """A list of labels as numbers; ``file`` and ``random:SEED`` stay text."""
     if isinstance(value, str) and value != "file" and not value.startswith("random:"):
-        return _ranges(value)
+        return _with_ranges(value)
     return value
 
 
@@ -58,8 +59,8 @@ def _seconds(value: Any) -> Any:
 
 
 Model = TypeVar("Model", bound=BaseModel)
-Integers = Annotated[tuple[int, ...], BeforeValidator(_split)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Integers = Annotated[tuple[int, ...], BeforeValidator(_as_list)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
 Duration = Annotated[float, BeforeValidator(_seconds)]
 
 
@@ -69,21 +70,21 @@ class DataConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     samples_per_class: int | None = Field(None, ge=1)
-    """Train on at most this many images of each class, drawn by --data-seed."""
+    """Train on at most this many images per class, drawn with --data-seed."""
     test_samples_per_class: int | None = Field(None, ge=1)
-    """Test on at most this many images of each class."""
+    """Test on at most this many images per class."""
     validation_fraction: float = Field(0.0, ge=0, lt=1)
-    """Hold this share of the training images out and evaluate on it in place of the test set."""
+    """Hold out this fraction of the training images and evaluate on them instead of the test set."""
     data_seed: int = Field(0, ge=0)
-    """Seed of the draws of --samples-per-class and --validation-fraction; the same for all --seed."""
+    """Seed that chooses images for --samples-per-class and --validation-fraction; independent of --seed."""
     image_size: int | None = Field(None, ge=8, le=1024)
-    """Side of the images in pixels, 8 to 1024; the data set's own if not given."""
+    """Side of the images in pixels, 8 to 1024; by default the data set's own."""
     skip_broken: bool = False
-    """Leave unreadable files out instead of stopping at them."""
+    """Leave out unreadable files instead of stopping with an error."""
     data_root: Path | None = None
-    """Folder that holds data sets; searched before the environment variable ACR_DATA and the cache."""
+    """Folder that holds data sets; searched before the folder named by ACR_DATA and before the cache."""
     data_cache: Path | None = None
-    """Folder for decoded images; the user's cache folder if not given."""
+    """Folder for decoded images; by default the one named by ACR_CACHE, or else the user's cache folder."""
     quiet: bool = False
     """Show no progress."""
 
@@ -92,22 +93,22 @@ class RunConfig(DataConfig):
     """Everything that a run depends on."""
 
     method: str = "acr"
-    """What learns; `acr methods` lists them."""
+    """Method to train; `acr methods` lists all of them."""
     dataset: str = "split-digits"
-    """What is learned; `acr data list` lists them. folder:PATH and npz:PATH are one's own."""
+    """Data set to learn; `acr data list` lists all of them. Use folder:PATH or npz:PATH for your own data."""
     seed: int = Field(0, ge=0)
-    """Everything random in a run follows from this."""
+    """Seed of everything random in the run."""
     buffer_size: int = Field(500, ge=0)
-    """How many samples the replay memory holds."""
+    """Number of samples that the replay memory can hold."""
 
     epochs: int = Field(50, ge=1)
-    """Epochs a task."""
+    """Epochs per task."""
     batch_size: int = Field(32, ge=1)
-    """Samples of the current task in a step."""
+    """Samples of the current task per training step."""
     replay_size: int = Field(32, ge=1)
-    """Samples of the memory in a step."""
+    """Samples from the memory per training step."""
     learning_rate: float = Field(0.1, gt=0)
-    """Step size of SGD."""
+    """Learning rate of SGD."""
     momentum: float = Field(0.0, ge=0, lt=1)
     """Momentum of SGD."""
     weight_decay: float = Field(0.0, ge=0)
@@ -115,57 +116,57 @@ class RunConfig(DataConfig):
     lr_milestones: Integers = ()
     """Epochs of each task at which the learning rate is multiplied by --lr-decay, such as 35,45."""
     lr_decay: float = Field(0.1, gt=0, le=1)
-    """Factor of the learning rate at each milestone."""
+    """Factor by which the learning rate is multiplied at each milestone."""
     network: Literal["resnet18"] = "resnet18"
-    """The encoder."""
+    """Architecture of the encoder."""
     width: int = Field(64, ge=1)
-    """Channels of the encoder's first stage; the paper's is 64."""
+    """Channels of the encoder's first stage; the paper uses 64."""
 
     protocol: Literal["sound", "published"] = "sound"
-    """`published` brings back what the paper's released program does; docs/protocols.md tells what that is."""
+    """`published` restores the quirks of the paper's released program; docs/protocols.md describes them."""
     quirk: Names = ()
-    """Single quirks of the published protocol to switch on."""
+    """Individual quirks of the published protocol to switch on."""
     no_quirk: Names = ()
-    """Single quirks to switch off."""
+    """Individual quirks of the published protocol to switch off."""
 
     tasks: int | None = Field(None, ge=1)
-    """Number of tasks, of equal size."""
+    """Number of tasks, all of equal size."""
     classes_per_task: Integers | None = None
-    """Classes of each task: one number for all, or one each, such as 4,3,3."""
+    """Classes per task: one number for all tasks, or one for each task, such as 4,3,3."""
     class_order: Annotated[str | tuple[int, ...], BeforeValidator(_class_order)] = "file"
-    """Order in which classes arrive: file, random:SEED, or a list of labels, such as 5,0-3."""
+    """Order in which classes arrive: file (ascending labels), random:SEED, or a list of labels, such as 5,0-3."""
     ood_every: Literal["stage", "end", "never"] = "stage"
-    """When to evaluate under shift: after every task, after the last, or never."""
+    """When to evaluate under shift: after every task (stage), after the last task only (end), or never."""
     ood_corruptions: Names | None = None
-    """Corruptions of the test images; the data set's default (for most the paper's eleven) if not given."""
-    ood_severities: Annotated[tuple[int, ...], BeforeValidator(_ranges)] = (1,)
-    """Severities 1 to 5, such as 1,3 or 1-5."""
+    """Corruptions of the test images, such as fog,snow; by default the data set's (usually the paper's eleven)."""
+    ood_severities: Annotated[tuple[int, ...], BeforeValidator(_with_ranges)] = (1,)
+    """Severities of the corruptions, from 1 to 5, such as 1,3 or 1-5."""
     ood_constants: Literal["imagenet-c", "cifar-c"] = "imagenet-c"
-    """Table of constants of the corruptions."""
+    """Table of constants that defines how strong each severity is."""
 
     options: SerializeAsAny[MethodOptions] = MethodOptions()
-    """Options of the method; in files and flags they stand beside the other fields."""
+    """Options of the method; in files and on the command line they appear beside the other fields."""
 
     out: Path = Path("runs")
-    """Folder in which the run's own folder is made."""
+    """Folder in which the run's own folder is created."""
     device: str = "auto"
-    """auto, cpu, cuda, cuda:1, mps."""
+    """Device to train on: auto, cpu, cuda, cuda:1 or mps."""
     threads: int | None = Field(None, ge=1)
-    """CPU threads; all cores if not given."""
+    """Number of CPU threads; by default PyTorch's choice, usually one per core."""
     deterministic: bool | None = None
-    """Equal bits from equal runs. Always so on a CPU; on a GPU this asks torch for slower, deterministic algorithms."""
+    """Bit-identical results. Always the case on a CPU; on a GPU, this selects slower, deterministic algorithms."""
     checkpoint_every: Duration = Field(300.0, ge=0)
-    """Time between two checkpoints, such as 90s, 5m or 1h; there is always one at the end of a task."""
+    """Time between checkpoints, such as 90s, 5m or 1h; one is also written at the end of every task."""
     keep: int = Field(2, ge=1)
-    """How many checkpoints to keep."""
+    """Number of checkpoints to keep."""
     eval_every: int | None = Field(None, ge=1)
-    """Also evaluate every so many epochs, for events.jsonl and the screen; results do not depend on it."""
+    """Number of epochs between extra evaluations, for the screen and events.jsonl; results do not depend on it."""
     log_every: int = Field(50, ge=1)
-    """Steps between two lines in events.jsonl."""
+    """Number of steps between log lines in events.jsonl."""
     tensorboard: bool = False
-    """Also write losses, accuracies and readings for TensorBoard, into the run's folder."""
+    """Also write losses, accuracies and resource use for TensorBoard, into the run's folder."""
     wandb: Literal["off", "online", "offline"] = "off"
-    """Also log to Weights & Biases; offline keeps it all in the run's folder."""
+    """Also log to Weights & Biases; `offline` keeps the log in the run's folder."""
 
     @model_validator(mode="after")
     def _check(self) -> RunConfig:
@@ -176,24 +177,24 @@ class RunConfig(DataConfig):
         return self
 
     def flat(self) -> dict[str, Any]:
-        """All values in force, the method's options among them, as they stand in a file."""
+        """All values, including the method's options, in the form in which they are written to a file."""
         values = self.model_dump(mode="json")
         options = values.pop("options")
         first = {name: values[name] for name in ("method", "dataset", "seed", "buffer_size")}
         return {**first, **values, **options}
 
     def identity(self) -> str:
-        """Hash of what changes results. Two configs with the same identity are the same run."""
+        """Hash of the fields that affect results. Two configs with the same identity are the same run."""
         relevant = {name: value for name, value in self.flat().items() if name not in NOT_PART_OF_IDENTITY}
         return hashlib.blake2b(json.dumps(relevant, sort_keys=True).encode(), digest_size=8).hexdigest()
 
     def rate_in_epoch(self, epoch: int) -> float:
-        """The learning rate in an epoch of any task: multiplied by the decay at every milestone passed."""
+        """The learning rate in an epoch of any task: multiplied by the decay at every milestone that is passed."""
         passed = sum(epoch >= milestone for milestone in self.lr_milestones)
         return self.learning_rate * self.lr_decay**passed
 
     def protocol_in_force(self) -> Protocol:
-        """The protocol with its single quirks."""
+        """The protocol, with individual quirks switched on and off."""
         return Protocol.make(self.protocol, self.quirk, self.no_quirk)
 
 
@@ -201,11 +202,11 @@ NOT_PART_OF_IDENTITY = frozenset(
     {"out", "data_root", "data_cache", "device", "threads", "deterministic", "quiet"}
     | {"checkpoint_every", "keep", "eval_every", "log_every", "tensorboard", "wandb"}
 )
-"""Fields that say where and how a run is carried out, not what comes out of it."""
+"""Fields that determine where and how a run is executed, but not its results."""
 
 
 def validated(model: type[Model], values: Mapping[str, Any]) -> Model:
-    """A model made of these values; wrong ones are refused with one sentence each."""
+    """A model made of these values; each wrong value is reported in one sentence of an :class:`InputError`."""
     try:
         return model(**values)
     except ValidationError as error:
@@ -213,7 +214,7 @@ def validated(model: type[Model], values: Mapping[str, Any]) -> Model:
 
 
 def in_words(problem: Any) -> str:
-    """One problem as a sentence with the flag, the value, and what is expected."""
+    """A validation problem as a sentence that names the flag, the value, and what is expected."""
     what = problem["msg"].removeprefix("Value error, ").removeprefix("Input should be ").rstrip(".")
     if not problem["loc"]:
         return f"{what[:1].upper()}{what[1:]}."

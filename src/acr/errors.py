@@ -1,4 +1,4 @@
-"""Errors meant to be read by a person: what was wrong, where, and what to do next."""
+"""Errors that a person can act on: what was wrong, where, and what to do next."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ class InputError(AcrError, ValueError):
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> InputError:
-    """The error for a name that does not exist, with the nearest one that does.
+    """The error for a name that does not exist; it suggests the nearest one that does.
+
+    ``what`` is the kind of thing that was named, ``known`` are the names that exist.
 
     >>> str(unknown("method", "gme", ["gem", "er"]))
     "There is no method 'gme'. Did you mean 'gem'? Known: er, gem."
@@ -33,6 +35,6 @@ def unknown(what: str, name: str, known: Iterable[str]) -> InputError:
 
 
 def complain(message: str, code: int) -> NoReturn:
-    """Say on standard error what was wrong, and leave with this exit code."""
+    """Print a message on standard error and exit with this code."""
     print(f"acr: {message}", file=sys.stderr)
     raise SystemExit(code)

@@ -1,4 +1,4 @@
-"""Launching a run: config to data, stream, network, method, trainer, run folder."""
+"""Launching a run: from a config to data, stream, network, method, trainer and run folder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Resume = Literal["auto", "ask"]
 
 
 class Unfinished(InputError):
-    """The run was begun and not finished, and nobody said whether to resume it."""
+    """The run was started but not finished, and the caller did not say whether to resume it."""
 
 
 def run(
@@ -45,10 +45,11 @@ def run(
     resume: Resume = "auto",
     **config: Any,
 ) -> Run:
-    """Learn a data set with a method and evaluate it; returns the run, whose folder is made below ``out``.
+    """Train a method on a data set and evaluate it; returns the run, whose folder is created below ``out``.
 
-    ``config`` takes any field of :class:`acr.config.RunConfig` and any option of the method. A run that is finished
-    already is not run again, one that was interrupted is resumed; ``fresh=True`` runs it anew, beside the old one.
+    ``config`` takes any field of :class:`acr.config.RunConfig` and any option of the method. A finished run is not
+    repeated, and an interrupted one is resumed (or raises :class:`Unfinished`, if ``resume="ask"``); ``fresh=True``
+    starts a new run beside the old one.
     """
     return run_config(
         make_config({"method": method, "dataset": dataset, "out": Path(out), "quiet": True, **config}),
@@ -58,39 +59,40 @@ def run(
 
 
 def run_config(config: RunConfig, *, fresh: bool = False, resume: Resume = "auto") -> Run:
-    """Run a complete config, or find that it has been run."""
+    """Run a complete config, or return its run if that is already finished; arguments as for :func:`run`."""
     path = config.out / folder_name(config)
-    if fresh and path.exists():
+    if fresh and path.exists():  # the first name that is free: NAME-2, NAME-3, ...
         path = next(p for n in range(2, 10_000) if not (p := path.with_name(f"{path.name}-{n}")).exists())
     if (path / RESULTS).exists() and load_run(path).finished:
         return load_run(path)
     if resume == "ask" and Checkpoints(path / "checkpoint", config.identity()).folders():
         raise Unfinished(
-            f"This run was begun before and not finished: {path}. Resume it with: acr resume {path} "
-            "(or add --resume auto). To start over beside it, add --fresh."
+            f"This run was started before but not finished: {path}. Resume it with: acr resume {path} "
+            "(or add --resume auto). To start a new run beside it, add --fresh."
         )
     return execute(config, path)
 
 
 def resume_run(folder: str | Path, **changes: Any) -> Run:
-    """Finish the run in a folder. ``changes`` may touch how it is run (device, threads, ...), not what comes out."""
+    """Finish the run in a folder. ``changes`` may alter how it is run (device, threads, ...), but not its results."""
     old = load_run(folder)
     config = make_config({**old.values, **changes})
     if config.identity() != old.config.identity():
-        raise InputError(f"These settings would change the run in {folder}: {', '.join(sorted(changes))}.")
+        raise InputError(f"These settings would change the results of {folder}: {', '.join(sorted(changes))}.")
     return old if old.finished else execute(config, Path(folder))
 
 
 def execute(config: RunConfig, path: Path) -> Run:
     """Train and evaluate in a run folder, resuming from its last checkpoint if it has one.
 
-    Threads and torch's choice of algorithms are the run's own meanwhile, and the caller's again afterwards.
+    PyTorch's number of threads and choice of algorithms are set for the run, and restored afterwards.
     """
     with torch_settings(find_device(config.device), config.threads, config.deterministic):
         return _execute(config, path)
 
 
 def _execute(config: RunConfig, path: Path) -> Run:
+    # Whatever can be wrong with the input is found out before the run folder is touched.
     check_loggers(config)
     check_same_run(config, path)
     data = load_dataset(config.dataset, config)
@@ -99,7 +101,7 @@ def _execute(config: RunConfig, path: Path) -> Run:
     if cls.uses_memory and config.buffer_size < len(stream.classes):
         raise InputError(
             f"--buffer-size {config.buffer_size} is less than the {len(stream.classes)} classes of {config.dataset}: "
-            "the memory needs room for one sample of each."
+            "the memory needs room for at least one sample per class."
         )
     scenarios = make_scenarios(config, data)
     loop = build_loop(config, stream)
@@ -115,7 +117,8 @@ def _execute(config: RunConfig, path: Path) -> Run:
             try:
                 trainer.load_state_dict(saved[1])
             except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-                raise CheckpointError(unfit(checkpoints, error)) from error
+                # All the ways in which the state of another version of the method can fail to load.
+                raise CheckpointError(does_not_fit(checkpoints, error)) from error
         trainer.run()
         write_results(trainer)
     except OSError as error:
@@ -127,8 +130,8 @@ def _execute(config: RunConfig, path: Path) -> Run:
     return load_run(path)
 
 
-def unfit(checkpoints: Checkpoints, error: Exception) -> str:
-    """What to say about a checkpoint that is whole and of this run, but that the method cannot resume from."""
+def does_not_fit(checkpoints: Checkpoints, error: Exception) -> str:
+    """The message for an intact checkpoint of this run that the method cannot be resumed from."""
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return (
         f"The checkpoint {checkpoints.folders()[0]} does not fit this version of the method ({first}). Nothing was "
@@ -137,7 +140,7 @@ def unfit(checkpoints: Checkpoints, error: Exception) -> str:
 
 
 def check_same_run(config: RunConfig, path: Path) -> None:
-    """Refuse to resume in the folder of another config, and show what differs."""
+    """Refuse to resume in a folder that holds a run with a different config, and list what differs."""
     if not (path / CONFIG).exists():
         return
     old = load_run(path).config
@@ -146,11 +149,11 @@ def check_same_run(config: RunConfig, path: Path) -> None:
     mine, theirs = config.flat(), old.flat()
     names = [name for name in sorted({*mine, *theirs}) if mine.get(name) != theirs.get(name)]
     rows = "; ".join(f"{name}: {theirs.get(name)} there, {mine.get(name)} here" for name in names)
-    raise InputError(f"{path} holds a run with another config. {rows}.")
+    raise InputError(f"{path} holds a run with a different config. {rows}.")
 
 
 def make_scenarios(config: RunConfig, data: DataSet) -> list[Scenario]:
-    """Clean test images first, then the shifted ones: from the cache, or drawn at evaluation if a quirk asks for it."""
+    """The clean test images, then the shifted ones: from the cache, or drawn at evaluation if a quirk requires it."""
     scenarios: list[Scenario] = [StoredImages("clean", data.test.images)]
     if config.ood_every == "never":
         return scenarios
@@ -170,9 +173,9 @@ def make_scenarios(config: RunConfig, data: DataSet) -> list[Scenario]:
 
 
 def build_loop(config: RunConfig, stream: TaskStream, cls: type[Method] | None = None) -> TrainingLoop:
-    """Network, context, method and training loop of a run, at its start.
+    """The training loop of a run at its start, with its network, context and method.
 
-    ``cls`` is a method that is not registered, in place of the one that the config names.
+    ``cls`` is used instead of the method that the config names; it need not be registered.
     """
     cls = cls or method_class(config.method)
     head = cls.head
@@ -180,10 +183,12 @@ def build_loop(config: RunConfig, stream: TaskStream, cls: type[Method] | None =
     spec, _ = find(config.dataset)
     protocol = config.protocol_in_force()
     views = Views.for_side(min(data.train.image_shape[1:]), spec.flip)
+    # Replayed images are padded like training images, unless a quirk of the protocol changes it.
     padding, border = protocol.replay_border(config.dataset, views.padding, data.mean)
     device = find_device(config.device)
 
     def build_network(purpose: str) -> Network:
+        # Initialisers only know the global generator, so it is seeded for this network and restored afterwards.
         with keyed_global(config.seed, "network", purpose):
             network = resnet18(len(stream.classes), config.width, head, data.train.image_shape[0], data.mean, data.std)
         return network.to(device)
@@ -210,7 +215,7 @@ def build_loop(config: RunConfig, stream: TaskStream, cls: type[Method] | None =
 
 
 def find_device(name: str) -> torch.device:
-    """The device of this name, or the best one there is for ``auto``."""
+    """The device of this name; for ``auto``, the best one available."""
     if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -224,10 +229,9 @@ def find_device(name: str) -> torch.device:
 
 
 def storage_error(error: OSError, path: Path) -> AcrError:
-    """A full disk or a lost folder, said so that a person can act."""
-
+    """The error for a full disk or a lost folder; it says what to do."""
     what = error.strerror or str(error)
     return AcrError(
-        f"Writing to {error.filename or path} failed: {what}. What was finished is kept; "
-        f"when the cause is mended, resume with: acr resume {path}"
+        f"Writing to {error.filename or path} failed: {what}. Finished work is kept; "
+        f"once the cause is fixed, resume with: acr resume {path}"
     )

@@ -102,7 +102,7 @@ def test_check_finds_duplicates_and_parts(tmp_path: Path) -> None:
     report = check(f"npz:{tmp_path / 'a.npz'}")
     assert report.ok
     assert report.facts["test images also in train"] == 4
-    assert "4 test images are also training images, 1 of them with another label" in report.warnings[0]
+    assert "4 test images are also training images, 1 of them with a different label" in report.warnings[0]
 
 
 def test_check_of_a_whole_set_has_nothing_to_say() -> None:

@@ -107,7 +107,7 @@ def test_data_commands(tmp_path, capsys):
     assert (tmp_path / "digits.png").exists()
     for words, says in (
         (["data", "check", "split-cifar10"], "acr data fetch split-cifar10"),
-        (["data", "fetch", "split-mini-imagenet"], "no public address"),
+        (["data", "fetch", "split-mini-imagenet"], "no public download"),
         (["data", "show", "split-digits", "-o", str(tmp_path / "x.xyz"), "--quiet"], ".png"),
         (["run", "--dataset", "split-cifar100"], "acr data fetch split-cifar100"),
     ):

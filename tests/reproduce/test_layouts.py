@@ -324,7 +324,7 @@ def test_reproduce_command_on_finished_runs_has_nothing_to_do(tmp_path, capsys):
     fill(make_plan("policies", "quick", "sound", tmp_path))
     main(["reproduce", "policies", "--scale", "quick", "--out", str(tmp_path)])
     out = capsys.readouterr().out
-    assert "8 of 8 runs finished (8 were before), 0 failed" in out
+    assert "8 of 8 runs finished (8 before this sweep), 0 failed" in out
     assert "Balanced Random" in out
     assert "policies.csv" in out
 

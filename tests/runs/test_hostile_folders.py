@@ -216,7 +216,7 @@ def test_nothing_in_a_run_folder_can_run_code(folder, tmp_path):
     np.save(tmp_path / "x.npy", np.array([payload], dtype=object))
     (folder / "samples.npz").write_bytes((tmp_path / "x.npy").read_bytes())
     for name in ("memory.npz", "confidence.npz", "samples.npz"):
-        with pytest.raises(InputError, match="damaged, or no file of this program"):
+        with pytest.raises(InputError, match="damaged, or not a file of this program"):
             acr.load_run(folder).arrays(name)
 
     path = max((folder / "checkpoint").glob("step-*")) / "tensors.safetensors"

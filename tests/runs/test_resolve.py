@@ -67,7 +67,7 @@ def test_methods_without_a_memory_have_no_buffer_size():
         ({"quirk": "wrapped-odd"}, "Did you mean 'wrapped-ood'"),
         ({"protocol": "mine"}, "--protocol 'mine'"),
         ({"options": {}}, "no config field 'options'"),
-        ({"dataset": "folder:"}, "no data set|lacks its path"),
+        ({"dataset": "folder:"}, "no data set|has no path"),
     ],
 )
 def test_refusals(values, words):

@@ -38,7 +38,7 @@ def test_the_memory_in_the_middle_is_what_the_method_would_have_there(method, st
 
 def test_epochs_stand_for_those_around_them():
     """SOIF's last epoch weighs one of fifty; MetaSP's last five weigh six, because 44 is nearer to 48 than to 39."""
-    looked_at = cost_estimate.epochs_to_look_at(50)
+    looked_at = cost_estimate.epochs_to_try(50)
     metasp = {epoch: 7.0 if epoch >= 45 else 1.0 for epoch in looked_at}
     soif = {epoch: 13.0 if epoch == 49 else 1.0 for epoch in looked_at}
     assert cost_estimate.mean_over_epochs(soif, 50) == pytest.approx((49 + 13) / 50)

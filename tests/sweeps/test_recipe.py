@@ -44,7 +44,7 @@ def test_a_grid_is_every_combination_once_without_the_excluded(tmp_path_factory,
     # Fine-tuning and joint training have no memory: one run serves all buffer sizes.
     runs = {(method, 0 if method in ("finetune", "joint") else size, seed) for method, size, seed in kept}
     if not runs:
-        with pytest.raises(InputError, match="no run at all"):
+        with pytest.raises(InputError, match="has no runs: its exclusions leave nothing"):
             mine.expand()
         return
     configs = mine.expand()
@@ -105,14 +105,14 @@ def test_with_fixed_takes_a_value_or_a_list(tmp_path):
         ("grid: {method: [er], epochs: [0]}", "the run with method: er, epochs: 0: --epochs 0"),
         ("grid: {method: []}", "the list of method is empty"),
         ("grid: [er]", "'field: value'"),
-        ("grid: {method: [er]}\nfixed: {method: acr}", "stands under both fixed and grid"),
+        ("grid: {method: [er]}\nfixed: {method: acr}", "method is under both fixed and grid"),
         ("grid: {method: [er]}\nexclude: {method: er}", "is a list of cases"),
         ("grid: {method: [er]}\nexclude: [{seed: 1}]", "exclude in the recipe mine names it"),
-        ("grid: {method: [er]}\nexclude: [{method: er}]", "no run at all"),
+        ("grid: {method: [er]}\nexclude: [{method: er}]", "has no runs: its exclusions leave nothing"),
         ("grid: {method: [er]}\noverride: [{when: {method: er}}]", "every case has a 'when' and a 'set'"),
         ("grid: {method: [er]}\noverride: [{when: {method: er}, set: {widht: 2}}]", "Did you mean 'width'"),
         ("grid: {method: [er]}\nscales: {quick: {extends: x}}", "key in the scale quick"),
-        ("grid: {method: [er]}\njobs: 0", "expected a whole number from 1"),
+        ("grid: {method: [er]}\njobs: 0", "expected a whole number of at least 1"),
         ("extends: mine.yaml", "extends itself"),
         ("extends: none.yaml", "Cannot read the recipe"),
         ("- er", "must hold the keys of a recipe"),

@@ -126,8 +126,8 @@ def test_commands_report_failures_by_name_with_exit_code_1(tmp_path, capsys, mon
 def test_bad_flags_are_told(tmp_path, capsys):
     for words, says in (
         (["sweep", "acc", "--scale", "quick", "--address", "here"], "--engine ray"),
-        (["sweep", "acc", "--scale", "quick", "--jobs", "0"], "at least one run"),
-        (["sweep", "time", "--scale", "quick", "--jobs", "2"], "1 at a time"),
+        (["sweep", "acc", "--scale", "quick", "--jobs", "0"], "--jobs 0: expected at least 1"),
+        (["sweep", "time", "--scale", "quick", "--jobs", "2"], "--jobs may be at most 1"),
         (["sweep", "none"], "There is no recipe"),
         (["reproduce", "ac"], "Did you mean 'acc'"),
     ):
@@ -187,7 +187,7 @@ def test_dry_run_counts_and_estimates(tmp_path, capsys):
     main(["sweep", str(recipe), "--out", str(out), "--dry-run"])
     said = capsys.readouterr().out
     assert "4 runs" in said
-    assert "1 finished already, 3 to run" in said
+    assert "1 already finished, 3 to run" in said
     assert "MiB of disk" in said
     assert len(list(out.iterdir())) == 1  # nothing was run
 
@@ -302,6 +302,6 @@ def test_ctrl_c_stops_the_workers_cleanly(tmp_path):
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=120)[0]
     assert process.returncode == 130, said
-    assert "goes on from here" in said
+    assert "Run the same command again to resume" in said
     assert '"interrupted"' in events.read_text()
     assert list(events.parent.glob("checkpoint/step-*"))

@@ -1,1 +1,1 @@
-"""The commands behind the command line, one file a group. They parse, call and print; nothing else."""
+"""The commands behind the command line, one file per group. They parse, call and print, and contain no logic."""

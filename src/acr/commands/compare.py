@@ -17,13 +17,13 @@ from acr.runs.run import load_run
 
 def compare(
     first: Annotated[Path, Parameter(help="Folder of a finished run.")],
-    second: Annotated[Path, Parameter(help="Folder of another.")],
+    second: Annotated[Path, Parameter(help="Folder of another finished run.")],
 ) -> None:
-    """What differs between two runs: config, result, every task, every corruption."""
+    """Show what differs between two runs: config, results, every task, every corruption."""
     runs = [load_run(folder) for folder in (first, second)]
     for run in runs:
         if not run.finished:
-            raise InputError(f"The run in {run.folder} is not finished. Go on with: acr resume {run.folder}")
+            raise InputError(f"The run in {run.folder} is not finished. Finish it with: acr resume {run.folder}")
     console = Console(highlight=False)
     print(f"first:  {first}\nsecond: {second}")
     for section in compare_runs(*runs):

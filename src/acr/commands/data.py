@@ -1,4 +1,4 @@
-"""``acr data``: what there is, where it lies, whether it is whole, and what it looks like."""
+"""``acr data``: which data sets there are, where they are stored, whether they are complete, what they look like."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rich.table import Table
 from acr.data import listing
 from acr.errors import InputError
 
-Name = Annotated[str, Parameter(help="Name of the data set; `acr data list` shows them.")]
-Root = Annotated[Path | None, Parameter(help="Where data sets lie; then ACR_DATA, then the cache.")]
-Cache = Annotated[Path | None, Parameter(help="Where decoded images are kept.")]
-Quiet = Annotated[bool, Parameter(help="No progress.", negative=())]
-Sheet = Annotated[Path, Parameter(name=["--output", "-o"], help="The picture file to write.")]
+Name = Annotated[str, Parameter(help="Name of the data set; `acr data list` lists all of them.")]
+Root = Annotated[Path | None, Parameter(help="Folder that holds data sets; searched before ACR_DATA and the cache.")]
+Cache = Annotated[Path | None, Parameter(help="Folder for decoded images.")]
+Quiet = Annotated[bool, Parameter(help="Show no progress.", negative=())]
+Sheet = Annotated[Path, Parameter(name=["--output", "-o"], help="Image file to write.")]
 
 
 def list_datasets(*, data_root: Root = None, data_cache: Cache = None) -> None:
@@ -28,7 +28,7 @@ def list_datasets(*, data_root: Root = None, data_cache: Cache = None) -> None:
         table.add_column(head, overflow="fold")
     for row in listing.list_datasets(data_root, data_cache):
         where = "embedded" if row.present and row.where is None else str(row.where or "")
-        found = where if row.present else ("by its path" if row.present is None else f"no: {row.next_step}")
+        found = where if row.present else ("given by its path" if row.present is None else f"no: {row.next_step}")
         numbers = [str(value or "–") for value in (row.classes, row.tasks, row.epochs, row.width)]
         cells = [row.name, row.title, *numbers, f"{row.learning_rate:g}", row.shift, found]
         table.add_row(*map(escape, cells))
@@ -36,11 +36,19 @@ def list_datasets(*, data_root: Root = None, data_cache: Cache = None) -> None:
     (console if console.is_terminal else Console(highlight=False, width=200)).print(table)
 
 
-def fetch(name: Name, *, data_root: Root = None, data_cache: Cache = None, quiet: Quiet = False) -> None:
-    """Download a data set from its publisher, or say how to get it."""
+def fetch(
+    name: Name,
+    *,
+    data_root: Annotated[
+        Path | None, Parameter(help="Folder to download into; by default ACR_DATA, or else the cache.")
+    ] = None,
+    data_cache: Cache = None,
+    quiet: Quiet = False,
+) -> None:
+    """Download a data set from its publisher, or explain how to get it."""
     from acr.data.loading import fetch as download
 
-    print(f"{name} lies in {download(name, data_root, data_cache=data_cache, quiet=quiet)}")
+    print(f"{name} is stored in {download(name, data_root, data_cache=data_cache, quiet=quiet)}")
 
 
 def check(
@@ -48,7 +56,7 @@ def check(
     *,
     data_root: Root = None,
     data_cache: Cache = None,
-    image_size: Annotated[int | None, Parameter(help="Side of the images.")] = None,
+    image_size: Annotated[int | None, Parameter(help="Side of the images in pixels.")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Check a data set: counts, classes, sizes, mean and deviation, duplicates, unreadable files."""
@@ -71,15 +79,15 @@ def show(
     output: Sheet = Path("sheet.png"),
     by: Annotated[
         Literal["class", "task", "view"],
-        Parameter(help="A row for each class, for each task, or for each random view that methods train on."),
+        Parameter(help="What a row shows: a class, a task, or one kind of random view that methods train on."),
     ] = "class",
-    split: Annotated[Literal["train", "test"], Parameter(help="Which images.")] = "train",
-    columns: Annotated[int | None, Parameter(help="Images in a row.")] = None,
+    split: Annotated[Literal["train", "test"], Parameter(help="Which images to show.")] = "train",
+    columns: Annotated[int | None, Parameter(help="Images per row; by default at least 12.")] = None,
     data_root: Root = None,
     data_cache: Cache = None,
     quiet: Quiet = False,
 ) -> None:
-    """Draw a sheet of a data set's images."""
+    """Draw a sheet of images from a data set."""
     from acr.data.catalog import find
     from acr.data.loading import load_dataset
     from acr.data.sheets import draw, draw_views
@@ -91,12 +99,13 @@ def show(
     if by == "view":
         views = Views.for_side(min(data.train.image_shape[1:]), spec.flip)
         return save_picture(draw_views(data, views, columns=columns, split=split), output)
+    # Without tasks the sheet has one row per class.
     tasks = TaskStream.split(data, spec.tasks).task_classes if by == "task" else None
     save_picture(draw(data, tasks=tasks, columns=columns, split=split), output)
 
 
 def save_picture(picture: object, path: Path) -> None:
-    """Write a picture in the format of its file's ending, and say where it is."""
+    """Write a picture in the format that its file name ends with, and print where it is."""
     from PIL import Image
 
     assert isinstance(picture, Image.Image)
@@ -104,7 +113,7 @@ def save_picture(picture: object, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         picture.save(path)
     except ValueError:
-        raise InputError(f"{path}: a picture's name ends in .png, .jpg or .webp.") from None
+        raise InputError(f"Cannot write {path}: the file name must end in .png, .jpg or .webp.") from None
     except OSError as error:
         raise InputError(f"Cannot write {path}: {error.strerror}.") from None
     print(f"Look at it: {path}")

@@ -1,4 +1,4 @@
-"""``acr demo``: the main job on the embedded data set, and a page."""
+"""``acr demo``: three methods on the embedded data set, and a report page."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ METHODS = ("finetune", "er", "acr")
 
 def demo(
     *,
-    out: Annotated[Path, Parameter(help="Folder for the runs and the page.")] = Path("demo"),
-    seed: Annotated[int, Parameter(help="Seed of the three runs.")] = 0,
+    out: Annotated[Path, Parameter(help="Folder for the runs and the report page.")] = Path("demo"),
+    seed: Annotated[int, Parameter(help="Seed for all three runs.")] = 0,
 ) -> None:
-    """See it work: fine-tuning, ER and ACR on handwritten digits, clean and under shift, with a report page."""
+    """Try it out: fine-tuning, ER and ACR on handwritten digits, clean and under shift, with a report page."""
     print("Ten handwritten digits arrive two at a time. Three ways to learn them:", flush=True)
     configs = [make_config({"method": m, "seed": seed, "out": out / "runs", "quiet": True}) for m in METHODS]
     jobs = min(len(configs), cores())

@@ -22,11 +22,11 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Evaluation under shift": ("ood_every", "ood_corruptions", "ood_severities", "ood_constants"),
 }  # fmt: skip
 OTHER = "How to run it"
-OPTIONS = "Options of methods"
+OPTIONS = "Method options"
 
 
 def flag_type(annotation: Any) -> Any:
-    """The type a flag is parsed as: simple ones as they are, lists and the like as text for the config to read."""
+    """The type as which a flag is parsed: simple types as they are, anything else as text that the config converts."""
     if get_origin(annotation) is Annotated:
         return str
     if get_origin(annotation) in (Union, type(int | None)):
@@ -38,7 +38,7 @@ def flag_type(annotation: Any) -> Any:
 
 
 def config_flags() -> list[inspect.Parameter]:
-    """Keyword parameters, all None if not given, for a command that takes a config."""
+    """One keyword parameter per config field and method option, None by default, for a command that takes a config."""
     group_of = {field: title for title, fields in GROUPS.items() for field in fields}
     groups = {title: Group(title, sort_key=place) for place, title in enumerate([*GROUPS, OTHER, OPTIONS])}
     flags = []
@@ -51,6 +51,7 @@ def config_flags() -> list[inspect.Parameter]:
     for method in map(method_class, method_names()):
         for name in method.Options.model_fields:
             owners.setdefault(name, []).append(method)
+    # Methods may share an option: it becomes one flag, whose help names all of them.
     for name, methods in owners.items():
         kinds = {str(kind): kind for kind in (flag_type(_declared(m.Options, name)) for m in methods)}
         kind = next(iter(kinds.values())) if len(kinds) == 1 else str
@@ -65,7 +66,7 @@ def _flag(name: str, kind: Any, text: str, group: Group) -> inspect.Parameter:
 
 
 def _declared(model: type[BaseModel], name: str) -> Any:
-    """The annotation as it was written, validators included."""
+    """The annotation of a field; a field with a validator of its own gets one that is parsed as text."""
     field = model.model_fields[name]
     if field.metadata and any("Validator" in type(part).__name__ for part in field.metadata):
         return Annotated[Any, "read by the config"]
@@ -73,7 +74,7 @@ def _declared(model: type[BaseModel], name: str) -> Any:
 
 
 def with_config_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command ``(own parameters, **values)`` all the flags of a config; values not given do not arrive."""
+    """Give a command ``(own parameters, **values)`` all flags of a config; those not given are not passed on."""
     own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.kind is not p.VAR_KEYWORD]
     own_names = {p.name for p in own}
 

@@ -60,11 +60,11 @@ def doctor() -> None:
         ("threads", f"{torch.get_num_threads()} of {cores()} cores"),
         ("free disk here", f"{free:.1f} GiB" + (" – a full CIFAR-100 suite needs 0.4 GiB" if free < 1 else "")),
         ("can write here", "yes" if os.access(Path.cwd(), os.W_OK) else "no: choose a folder with --out"),
-        ("ACR_DATA", os.environ.get("ACR_DATA", "not set: where data sets lie, besides the cache")),
+        ("ACR_DATA", os.environ.get("ACR_DATA", "not set (a folder that holds data sets, besides the cache)")),
     ]
     for module, (purpose, extra) in EXTRAS.items():
         there = find_spec(module) is not None
-        found = version(module) if there else f"not installed; for {purpose}: "
+        found = version(module) if there else f"not installed; needed for {purpose}: "
         rows.append((module, found if there else f"{found}pip install 'adaptive-contrastive-replay[{extra}]'"))
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold")
@@ -72,6 +72,7 @@ def doctor() -> None:
     for name, value in rows:
         table.add_row(name, escape(value))
     Console(highlight=False).print(table)
+    # A broken installation should fail here, not in the middle of a run.
     import_module("acr.methods.acr")
     _ = torch.ones(2, 2) @ torch.ones(2, 2)
-    print("Everything that acr needs is here.")
+    print("Everything that acr needs is installed.")

@@ -12,22 +12,22 @@ from acr.runs.run import find_runs, load_run
 
 
 def report(
-    *runs: Annotated[Path, Parameter(help="Run folders, or folders of them.")],
-    output: Annotated[Path, Parameter(name=["--output", "-o"], help="The page.")] = Path("report.html"),
+    *runs: Annotated[Path, Parameter(help="Run folders, or folders that contain runs.")],
+    output: Annotated[Path, Parameter(name=["--output", "-o"], help="File for the report page.")] = Path("report.html"),
     csv: Annotated[Path | None, Parameter(help="Also write the tables as CSV files into this folder.")] = None,
-    latex: Annotated[Path | None, Parameter(help="Also write tables for LaTeX into this folder.")] = None,
+    latex: Annotated[Path | None, Parameter(help="Also write the tables as LaTeX files into this folder.")] = None,
     figures: Annotated[Path | None, Parameter(help="Also draw figures as PDF, PNG and SVG into this folder.")] = None,
     baseline: Annotated[
         Path | None, Parameter(help="Folder of a finished run; mCE is reported relative to this run.")
     ] = None,
 ) -> None:
-    """Show runs on one self-contained page: who wins, what is forgotten, what the memory holds, what it cost."""
+    """Show runs on one self-contained page: who wins, what is forgotten, what the memory holds, and the cost."""
     from acr.report.groups import gather
     from acr.report.page.render import render
     from acr.storage import files
 
     if not runs:
-        raise InputError("Which runs? Give run folders, or folders of them: acr report runs")
+        raise InputError("No runs given. Name run folders, or folders that contain runs, for example: acr report runs")
     found = find_runs(*runs)
     if not found:
         raise InputError(f"There are no runs in {', '.join(map(str, runs))}. Make one with: acr run --out {runs[0]}")
@@ -57,12 +57,12 @@ def report(
 
 
 def dashboard(
-    *runs: Annotated[Path, Parameter(help="Folders of runs to watch; they may be empty still.")],
-    port: Annotated[int, Parameter(help="Port on this machine.")] = 8642,
+    *runs: Annotated[Path, Parameter(help="Folders of runs to watch; they may still be empty.")],
+    port: Annotated[int, Parameter(help="Port on this machine that the page is served on.")] = 8642,
 ) -> None:
-    """Watch runs while they go on, in a browser on this machine. Ctrl-C ends it; runs go on."""
+    """Watch runs in progress, in a browser on this machine. Ctrl-C stops the dashboard; the runs continue."""
     if not runs:
-        raise InputError("Which runs? Give a folder of them: acr dashboard runs")
+        raise InputError("No runs given. Name a folder that contains runs, for example: acr dashboard runs")
     for folder in runs:
         if not folder.is_dir():
             raise InputError(f"{folder} does not exist.")

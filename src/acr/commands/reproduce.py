@@ -18,22 +18,29 @@ from acr.sweeps.sweep import run_sweep
 
 
 def reproduce(
-    name: Annotated[str, Parameter(help="acc, bwt, balance, stages, policies, sensitivity, time, resources or ood.")],
+    name: Annotated[
+        str,
+        Parameter(help="What to reproduce: acc, bwt, balance, stages, policies, sensitivity, time, resources or ood."),
+    ],
     *,
-    scale: Annotated[Scale, Parameter(help="quick: digits, minutes; reduced: a night; full: as the paper.")] = "quick",
-    out: Annotated[Path, Parameter(help="Folder for runs and results; one for all shares runs.")] = Path(
+    scale: Annotated[
+        Scale, Parameter(help="quick: minutes, on digits; reduced: one night; full: as in the paper.")
+    ] = "quick",
+    out: Annotated[Path, Parameter(help="Folder for runs and results; tables in one folder share runs.")] = Path(
         "reproduction"
     ),
-    protocol: Annotated[ProtocolChoice, Parameter(help="Whose rules: sound, published, or a table of each.")] = "sound",
-    jobs: Annotated[int | None, Parameter(help="Runs at a time; one a GPU, or one a core, if not given.")] = None,
-    retries: Annotated[int, Parameter(help="How often a failed run is tried again, from its checkpoint.")] = 1,
-    engine: Annotated[Literal["local", "ray"], Parameter(help="Where the runs are carried out.")] = "local",
-    address: Annotated[str | None, Parameter(help="Address of a Ray cluster.")] = None,
-    data_root: Annotated[Path | None, Parameter(help="Where data sets lie.")] = None,
-    data_cache: Annotated[Path | None, Parameter(help="Where decoded images are kept.")] = None,
-    dry_run: Annotated[bool, Parameter(help="Only say how many runs, how long and how large.", negative=())] = False,
+    protocol: Annotated[ProtocolChoice, Parameter(help="Protocol of the runs; both: one table each.")] = "sound",
+    jobs: Annotated[int | None, Parameter(help="Runs at a time; by default one per GPU, or one per core.")] = None,
+    retries: Annotated[int, Parameter(help="How often to retry a failed run, from its last checkpoint.")] = 1,
+    engine: Annotated[Literal["local", "ray"], Parameter(help="local: this machine; ray: many machines.")] = "local",
+    address: Annotated[str | None, Parameter(help="Address of a Ray cluster, for --engine ray.")] = None,
+    data_root: Annotated[Path | None, Parameter(help="Folder that holds data sets.")] = None,
+    data_cache: Annotated[Path | None, Parameter(help="Folder for decoded images.")] = None,
+    dry_run: Annotated[
+        bool, Parameter(help="Run nothing; only estimate the number of runs, time and disk space.", negative=())
+    ] = False,
 ) -> None:
-    """A table or figure of the paper, with the printed values beside ours."""
+    """Reproduce a table or figure of the paper, with the printed values beside ours."""
     plan = make_plan(name, scale, protocol, out, data_root, data_cache)
     configs = plan.all_configs()
     jobs = jobs if plan.jobs is None else allowed_jobs(jobs, plan.jobs)

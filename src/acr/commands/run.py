@@ -18,26 +18,29 @@ from acr.runs.writer import folder_name
 
 def _run(
     *,
-    config: Annotated[Path | None, Parameter(help="YAML file of fields; flags go before it.")] = None,
+    config: Annotated[Path | None, Parameter(help="YAML file with config fields; flags override its values.")] = None,
     resume: Annotated[
-        Literal["ask", "auto"], Parameter(help="What to do with a run of the same config that was interrupted.")
+        Literal["ask", "auto"],
+        Parameter(help="Whether to ask before an interrupted run of the same config is resumed."),
     ] = "ask",
-    fresh: Annotated[bool, Parameter(help="Run anew, beside the old run, if there is one.", negative=())] = False,
+    fresh: Annotated[bool, Parameter(help="Start a new run even if one of this config exists.", negative=())] = False,
     **values: Any,
 ) -> None:
-    """Learn a data set task by task with a method, and evaluate after each task."""
+    """Train a method on a data set, task by task, and evaluate it after each task."""
     complete = make_config(values, file=read_config_file(config) if config else None)
     path = complete.out / folder_name(complete)
     if not fresh and (path / "results.json").exists() and load_run(path).finished:
-        print(f"This run is finished already: {path} (--fresh runs it anew)")
+        print(f"This run is already finished: {path} (add --fresh to run it again)")
         finished = load_run(path)
     else:
         try:
             finished = run_config(complete, fresh=fresh, resume=resume)
         except Unfinished:
+            # Only a person at a terminal can be asked; elsewhere the error says how to resume.
             if not (sys.stdin.isatty() and sys.stdout.isatty()):
                 raise
-            if input(f"{path} was begun before and not finished. Go on with it? [Y/n] ").strip().lower() in ("n", "no"):
+            answer = input(f"{path} was started before but not finished. Resume it? [Y/n] ")
+            if answer.strip().lower() in ("n", "no"):
                 raise
             finished = run_config(complete, resume="auto")
     show(finished)
@@ -46,20 +49,20 @@ def _run(
 def resume(
     folder: Annotated[Path, Parameter(help="Folder of the run.")],
     *,
-    device: Annotated[str | None, Parameter(help="Go on on another device.")] = None,
-    threads: Annotated[int | None, Parameter(help="Go on with so many CPU threads.")] = None,
-    quiet: Annotated[bool, Parameter(help="No progress.", negative=())] = False,
+    device: Annotated[str | None, Parameter(help="Device to resume on.")] = None,
+    threads: Annotated[int | None, Parameter(help="Number of CPU threads to resume with.")] = None,
+    quiet: Annotated[bool, Parameter(help="Show no progress.", negative=())] = False,
 ) -> None:
-    """Finish a run that was interrupted."""
+    """Finish an interrupted run."""
     changes = {"device": device, "threads": threads, "quiet": quiet or None}
     before = load_run(folder)
     if before.finished:
-        print(f"This run is finished already: {folder}")
+        print(f"This run is already finished: {folder}")
     show(resume_run(folder, **{name: value for name, value in changes.items() if value is not None}))
 
 
 def show(finished: Run) -> None:
-    """The figures of a run."""
+    """Print the figures of a run, and where its folder is."""
     print_summary([finished])
     print(f"Everything about this run: {finished.folder}")
 

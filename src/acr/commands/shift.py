@@ -15,10 +15,10 @@ from acr.data.loading import load_dataset
 from acr.runs.resolve import make_config
 from acr.shift.severities import CORRUPTIONS, PAPER_CORRUPTIONS, constants_for
 
-Corruptions = Annotated[str | None, Parameter(help="Names, such as fog,snow; the data set's default if not given.")]
-Severities = Annotated[str | None, Parameter(help="Such as 1,3 or 1-5; the data set's default if not given.")]
+Corruptions = Annotated[str | None, Parameter(help="Names, such as fog,snow; by default the data set's.")]
+Severities = Annotated[str | None, Parameter(help="Severities, such as 1,3 or 1-5; by default the data set's.")]
 Constants = Annotated[
-    Literal["imagenet-c", "cifar-c"] | None, Parameter(help="Table of constants; the data set's if not given.")
+    Literal["imagenet-c", "cifar-c"] | None, Parameter(help="Table of constants; by default the data set's.")
 ]
 
 
@@ -43,7 +43,7 @@ def build(
     data_cache: Cache = None,
     quiet: Quiet = False,
 ) -> None:
-    """Build the shifted copies of a test set now, so that runs find them ready."""
+    """Build the shifted copies of a test set in advance, so that runs find them ready."""
     from acr.shift.suite import ShiftSpec, build_suite
 
     config = shift_config(name, ood_corruptions, ood_severities, ood_constants, data_root, data_cache, quiet)
@@ -58,14 +58,14 @@ def show(
     name: Name,
     *,
     output: Sheet = Path("shift.png"),
-    ood_corruptions: Corruptions = None,
+    ood_corruptions: Annotated[str | None, Parameter(help="Names, such as fog,snow; by default all.")] = None,
     ood_severities: Severities = "1-5",
     ood_constants: Constants = None,
     data_root: Root = None,
     data_cache: Cache = None,
     quiet: Quiet = False,
 ) -> None:
-    """Draw a sheet: rows corruptions, columns severities, of real test images."""
+    """Draw a sheet of real test images: one row per corruption, one column per severity."""
     import numpy as np
 
     from acr.shift.sheet import draw
@@ -86,7 +86,7 @@ def shift_config(
     data_cache: Path | None,
     quiet: bool,
 ) -> RunConfig:
-    """The config that a run with these flags would have; what is not given is the data set's default."""
+    """The config that a run with these flags would have; what is None takes the data set's default."""
     given = {"ood_corruptions": corruptions, "ood_severities": severities, "ood_constants": constants,
              "data_root": data_root, "data_cache": data_cache, "quiet": quiet}  # fmt: skip
     return make_config({"dataset": name, **{key: value for key, value in given.items() if value is not None}})

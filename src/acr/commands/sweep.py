@@ -25,20 +25,22 @@ Engine = Literal["local", "ray"]
 
 
 def sweep(
-    recipe: Annotated[str, Parameter(help="Recipe file, or the name of a recipe that comes with acr.")],
+    recipe: Annotated[str, Parameter(help="Recipe file, or name of a recipe that comes with acr.")],
     *,
     engine: Annotated[Engine, Parameter(help="local: processes on this machine; ray: many machines.")] = "local",
-    jobs: Annotated[int | None, Parameter(help="Runs at a time; one a GPU, or one a core, if not given.")] = None,
-    retries: Annotated[int, Parameter(help="How often a failed run is tried again, from its checkpoint.")] = 1,
+    jobs: Annotated[int | None, Parameter(help="Runs at a time; by default one per GPU, or one per core.")] = None,
+    retries: Annotated[int, Parameter(help="How often to retry a failed run, from its last checkpoint.")] = 1,
     out: Annotated[Path, Parameter(help="Folder for the runs.")] = Path("runs"),
-    scale: Annotated[str, Parameter(help="Variant of the recipe; full is the recipe as it stands.")] = "full",
-    protocol: Annotated[Literal["sound", "published"] | None, Parameter(help="Protocol of all runs.")] = None,
-    dry_run: Annotated[bool, Parameter(help="Only say how many runs, how long and how large.", negative=())] = False,
-    address: Annotated[str | None, Parameter(help="Address of a Ray cluster.")] = None,
-    data_root: Annotated[Path | None, Parameter(help="Where data sets lie.")] = None,
-    data_cache: Annotated[Path | None, Parameter(help="Where decoded images are kept.")] = None,
+    scale: Annotated[str, Parameter(help="Variant of the recipe; full is the unchanged recipe.")] = "full",
+    protocol: Annotated[Literal["sound", "published"] | None, Parameter(help="Protocol for all runs.")] = None,
+    dry_run: Annotated[
+        bool, Parameter(help="Run nothing; only estimate the number of runs, time and disk space.", negative=())
+    ] = False,
+    address: Annotated[str | None, Parameter(help="Address of a Ray cluster, for --engine ray.")] = None,
+    data_root: Annotated[Path | None, Parameter(help="Folder that holds data sets.")] = None,
+    data_cache: Annotated[Path | None, Parameter(help="Folder for decoded images.")] = None,
 ) -> None:
-    """Run a grid of configs; what is finished is not run again."""
+    """Run a grid of configs; finished runs are not repeated."""
     chosen = find_recipe(recipe, RECIPES).at_scale(scale).with_fixed(protocol=protocol)
     configs = chosen.expand(out=out, data_root=data_root, data_cache=data_cache)
     jobs = allowed_jobs(jobs, chosen.jobs)
@@ -47,7 +49,7 @@ def sweep(
         show_estimate(configs, jobs)
         return
     if retries < 0:
-        raise InputError(f"--retries {retries}: 0 or more.")
+        raise InputError(f"--retries {retries}: expected 0 or more.")
     at_a_time = jobs or cores()
     with SweepProgress(at_a_time) as shown:
         report = run_sweep(configs, make_engine(engine, jobs, address), retries, shown)
@@ -55,44 +57,48 @@ def sweep(
 
 
 def allowed_jobs(wanted: int | None, limit: int | None) -> int | None:
-    """The number of jobs, where a recipe measures time and so allows one only."""
+    """The number of runs at a time: ``wanted``, unless the recipe has a ``limit`` because it measures time.
+
+    Asking for more than the limit is an error.
+    """
     if limit is None:
         return wanted
     if wanted is not None and wanted > limit:
-        raise InputError(f"This recipe measures time and memory, so it runs {limit} at a time; leave out --jobs.")
+        raise InputError(f"This recipe measures time and memory, so --jobs may be at most {limit}; leave out --jobs.")
     return limit
 
 
 def show_estimate(configs: list[RunConfig], jobs: int | None) -> None:
-    """Number of runs, how many are finished, and about how long and how large the rest is."""
+    """Print how many runs are finished, and an estimate of the time and disk space of the others."""
     from acr.sweeps.cost_estimate import estimate
 
     missing = [config for config in configs if not is_finished(Job(placed(config)))]
-    print(f"{len(configs) - len(missing)} finished already, {len(missing)} to run.")
+    print(f"{len(configs) - len(missing)} already finished, {len(missing)} to run.")
     if not missing:
         return
     at_a_time = jobs or cores()
-    with Console(stderr=True).status("Trying a few steps …") as status:
+    with Console(stderr=True).status("Timing a few steps …") as status:
         costs = estimate(
             missing,
             max(1, cores() // at_a_time),
-            lambda one: status.update(escape(f"Trying {one.method} on {one.dataset}, B = {one.buffer_size} …")),
+            lambda one: status.update(escape(f"Timing {one.method} on {one.dataset}, B = {one.buffer_size} …")),
         )
     by_method: Counter[str] = Counter()
     for config, cost in zip(missing, costs, strict=True):
         by_method[config.method] += round(cost.seconds)
     total = sum(cost.seconds for cost in costs)
+    # However many run at a time, the sweep takes as long as its longest run.
     longest = max(cost.seconds for cost in costs)
-    print(f"About {duration(max(longest, total / at_a_time))} with {at_a_time} at a time ({duration(total)} in all), "
-          f"and {sum(cost.bytes for cost in costs) / 2**20:,.0f} MiB of disk.")  # fmt: skip
+    print(f"About {duration(max(longest, total / at_a_time))} with {at_a_time} at a time ({duration(total)} in total), "
+          f"and {sum(cost.bytes for cost in costs) / 2**20:,.0f} MiB of disk space.")  # fmt: skip
     print("By method: " + ", ".join(f"{name} {duration(seconds)}" for name, seconds in by_method.most_common()) + ".")
-    print("From a few steps of each kind of run on this machine, in the middle of its stream.")
+    print("Estimated from a few steps of each kind of run on this machine, in the middle of its stream.")
 
 
 def show_report(report: SweepState) -> None:
-    """How the sweep ended; failures by name and reason, and then exit code 1."""
+    """Print how the sweep ended; failed runs are an error that lists their names and reasons."""
     print(f"{len(report.found) + len(report.done)} of {len(report.jobs)} runs finished "
-          f"({len(report.found)} were before), {len(report.failed)} failed.")  # fmt: skip
+          f"({len(report.found)} before this sweep), {len(report.failed)} failed.")  # fmt: skip
     reasons: dict[str, list[str]] = {}
     for outcome in report.failed:
         reasons.setdefault(outcome.reason, []).append(outcome.job.name)

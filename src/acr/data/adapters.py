@@ -1,4 +1,4 @@
-"""Images that people bring from Python: a folder, or a data set object of another library."""
+"""Reading images from Python: from a folder, or from a data set object of another library."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ from acr.storage.cache import Writer
 from acr.storage.progress import progress
 
 Labelled = tuple[Images, Any, dict[int, str]]
-"""Images, their labels, and the classes' names."""
+"""Images, their labels, and the names of the classes."""
 
 IMAGE_KEYS = ("image", "img")
 LABEL_KEYS = ("label", "labels", "fine_label")
 
 
 def read_folder(folder: Path, size: int, *, skip_broken: bool, quiet: bool) -> Labelled:
-    """What :meth:`acr.ImageSet.from_folder` is made of."""
+    """The images of ``folder/<class>/*``, ``size`` pixels wide and high, for :meth:`acr.ImageSet.from_folder`.
+
+    Unreadable files are left out if ``skip_broken``; otherwise they are an error that lists them.
+    """
     tree = open_tree(folder.expanduser())
     try:
         rows = by_class(image_files(tree.names), "")
@@ -60,15 +63,15 @@ def read_folder(folder: Path, size: int, *, skip_broken: bool, quiet: bool) -> L
 
 
 def read_dataset(dataset: Any, size: int | None, *, quiet: bool) -> Labelled:
-    """What :meth:`acr.ImageSet.from_dataset` is made of."""
+    """The images of a map-style data set, resized to ``size`` if given, for :meth:`acr.ImageSet.from_dataset`."""
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
-        raise InputError("from_dataset takes a map-style data set: one with a length, whose items are found by number.")
+        raise InputError("from_dataset takes a map-style data set: one that has a length and is indexed by number.")
     images: list[Images] = []
     labels: list[Any] = []
     label_key = ""
     with progress("Reading images", len(dataset), quiet=quiet) as advance:
         for position in range(len(dataset)):
-            image, label, label_key = _parts(dataset[position], position)
+            image, label, label_key = _image_and_label(dataset[position], position)
             images.append(_pixels(image, size, position))
             labels.append(label.item() if hasattr(label, "item") else label)
             advance(1)
@@ -76,13 +79,14 @@ def read_dataset(dataset: Any, size: int | None, *, quiet: bool) -> Labelled:
         raise InputError("from_dataset was given an empty data set.")
     shapes = {image.shape[1:] for image in images}
     if len(shapes) > 1:
-        raise InputError(f"Images have {len(shapes)} sizes, such as {sorted(shapes)[:2]}; give an image_size.")
-    if len({len(image) for image in images}) > 1:
+        raise InputError(f"The images have {len(shapes)} sizes, such as {sorted(shapes)[:2]}; give an image_size.")
+    if len({len(image) for image in images}) > 1:  # grey images among colour ones become RGB
         images = [np.repeat(image, 3, axis=0) if len(image) == 1 else image for image in images]
     return np.stack(images), labels, _class_names(dataset, label_key)
 
 
-def _parts(item: Any, position: int) -> tuple[Any, Any, str]:
+def _image_and_label(item: Any, position: int) -> tuple[Any, Any, str]:
+    """The image and the label of an item, and the key of the label if the item is a mapping."""
     if isinstance(item, Mapping):
         image_key = next((key for key in IMAGE_KEYS if key in item), None)
         label_key = next((key for key in LABEL_KEYS if key in item), None)
@@ -98,7 +102,7 @@ def _parts(item: Any, position: int) -> tuple[Any, Any, str]:
 
 
 def _pixels(image: Any, size: int | None, position: int) -> Images:
-    """The image as uint8 ``C x H x W``."""
+    """The image as uint8 ``C x H x W``, resized to ``size`` if given; ``position`` names it in errors."""
     if isinstance(image, Image.Image):
         grey = image.mode in ("1", "L", "I", "F") or image.mode.startswith("I;16")
         picture = to_rgb(image)
@@ -108,12 +112,12 @@ def _pixels(image: Any, size: int | None, position: int) -> Images:
     if np.issubdtype(values.dtype, np.floating):
         if values.size and not (values.min() >= 0 and values.max() <= 1):
             raise InputError(
-                f"Image {position} has floats from {values.min():g} to {values.max():g}, not in 0..1: take the "
-                "normalisation out of the data set's transform; the network normalises by itself."
+                f"Image {position} has floats from {values.min():g} to {values.max():g}, not in 0..1: remove the "
+                "normalisation from the data set's transform; the network normalises its input itself."
             )
         values = floats_to_bytes(values)
     if values.dtype != np.uint8 or values.ndim not in (2, 3):
-        raise InputError(f"Image {position} is {values.dtype} of shape {values.shape}; images are uint8, H x W (x C).")
+        raise InputError(f"Image {position} is {values.dtype} of shape {values.shape}; expected uint8, H x W (x C).")
     if values.ndim == 2:
         pixels = values[None]
     elif values.shape[0] in (1, 3):
@@ -121,12 +125,12 @@ def _pixels(image: Any, size: int | None, position: int) -> Images:
     elif values.shape[2] in (1, 3):
         pixels = np.ascontiguousarray(values.transpose(2, 0, 1))
     else:
-        raise InputError(f"Image {position} has the shape {values.shape}: 1 or 3 channels, first or last.")
+        raise InputError(f"Image {position} has the shape {values.shape}; expected 1 or 3 channels, first or last.")
     return resize(pixels[None], size)[0] if size else pixels
 
 
 def _class_names(dataset: Any, label_key: str) -> dict[int, str]:
-    """As torchvision (``classes``) or Hugging Face (``features[...].names``) give them."""
+    """Class names as torchvision (``classes``) or Hugging Face (``features[...].names``) provide them."""
     names = getattr(dataset, "classes", None)
     features = getattr(dataset, "features", None)
     if names is None and label_key and isinstance(features, Mapping):

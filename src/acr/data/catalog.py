@@ -1,4 +1,4 @@
-"""The data sets by name: where each comes from, how it is split into tasks, and its measured defaults."""
+"""The catalog of data sets: where each comes from, how it is split into tasks, and its measured defaults."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from acr.storage.location import search_folders
 
 @dataclass(frozen=True)
 class Request:
-    """How a source is asked for its images."""
+    """What a source is asked for."""
 
     name: str
     path: Path | None
     """The PATH of ``folder:PATH`` and ``npz:PATH``."""
     options: DataConfig
-    """Which images are wanted, and where they are found."""
+    """Which images are wanted, and where to find them."""
 
 
 @dataclass(frozen=True)
 class DataSpec:
-    """One entry of the catalog. The training defaults are chosen by measurement; ``docs/results.md`` says how."""
+    """One entry of the catalog. The training defaults were measured; ``docs/results.md`` describes how."""
 
     name: str
     title: str
@@ -38,17 +38,17 @@ class DataSpec:
     label: str = ""
     """How tables and figures call it; its name if empty."""
     tasks: int | None = None
-    """Tasks of equal size by default; None: as many as make two classes a task."""
+    """Default number of tasks, all of equal size; None: as many as give two classes per task."""
     image_size: int | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
-    """Constants of normalisation; None: computed from the training images and recorded."""
+    """Normalisation constants; None: computed from the training images and recorded."""
     epochs: int = 50
     width: int = 64
     learning_rate: float = 0.1
     buffer_size: int = 500
     flip: bool = True
-    """Whether views may mirror an image (not digits: a mirrored 2 is no 2)."""
+    """Whether views may mirror an image (not digits: a mirrored 2 is not a 2)."""
     ood_corruptions: tuple[str, ...] | None = None
     """None: the paper's eleven."""
     ood_severities: tuple[int, ...] = (1,)
@@ -56,17 +56,17 @@ class DataSpec:
     classes: int | None = None
     train_per_class: int | None = None
     test_per_class: int | None = None
-    """What the whole data set has, for checking."""
+    """Size of the complete data set, which ``acr data check`` compares with what it finds."""
     places: tuple[str, ...] = ()
-    """Names under which it is looked for below the data root: folders and archives."""
+    """Names of the folders and archives to look for below the data root."""
     markers: tuple[tuple[str, ...], ...] = ()
-    """Patterns of files; a data root that has all of one line is the data set's own folder."""
+    """Sets of file patterns; a data root in which every pattern of one set matches is the data set's own folder."""
     download: Download | None = None
     how_to_get: str = ""
-    """What to do where there is nothing to download."""
+    """Instructions for a data set that cannot be downloaded."""
 
     def run_defaults(self) -> dict[str, Any]:
-        """The fields of a run's config that a data set decides."""
+        """The defaults that a data set provides for fields of a run's config."""
         fields = ("tasks", "epochs", "width", "learning_rate", "buffer_size")
         shift = ("ood_corruptions", "ood_severities", "ood_constants")
         return {name: getattr(self, name) for name in (*fields, *shift)}
@@ -157,11 +157,11 @@ CATALOG: dict[str, DataSpec] = {
             places=("mini-imagenet", "mini_imagenet", "miniimagenet", "mini-imagenet.zip", "mini_imagenet.zip"),
             markers=(("train/*",), ("train_x.npy", "train_y.npy"), ("images", "train.csv"), ("n[0-9]*",)),
             how_to_get=(
-                "Mini-ImageNet has no public address of its own: its images are ImageNet's, whose terms you accept at "
+                "Mini-ImageNet has no public download of its own: its images are ImageNet's, whose terms you accept at "
                 "https://www.image-net.org/download. Put its class folders (train/<wnid>/*.jpg and val/<wnid>/*.jpg, "
                 "or one folder per class), or its images folder with train.csv, val.csv and test.csv, or the arrays "
                 "train_x.npy, train_y.npy, test_x.npy and test_y.npy, into a folder or zip named mini-imagenet below "
-                "your data folder, and name that with --data-root or the variable ACR_DATA."
+                "your data folder, and give that folder with --data-root or in the environment variable ACR_DATA."
             ),
         ),
         DataSpec(
@@ -202,11 +202,11 @@ CATALOG: dict[str, DataSpec] = {
 
 
 def find(name: str) -> tuple[DataSpec, Path | None]:
-    """The entry for a name, and the path where the name carries one (``folder:PATH``)."""
+    """The entry for a name, and the path if the name includes one (``folder:PATH``)."""
     kind, colon, path = name.partition(":")
     if colon and f"{kind}:PATH" in CATALOG:
         if not path:
-            raise InputError(f"{name!r} lacks its path: write {kind}:PATH.")
+            raise InputError(f"{name!r} has no path: write {kind}:PATH.")
         return CATALOG[f"{kind}:PATH"], Path(path).expanduser()
     if name not in CATALOG or name.endswith(":PATH"):
         raise unknown("data set", name, CATALOG)
@@ -218,7 +218,7 @@ def locate(spec: DataSpec, data_root: Path | None = None, data_cache: Path | Non
     if data_root is not None:
         own = Path(data_root).expanduser()
         if not own.exists():
-            raise InputError(f"There is no folder {own} (given as the data root).")
+            raise InputError(f"There is no folder {own}, which was given as the data root.")
         if own.is_file():
             return own
     for folder in search_folders(data_root, data_cache):
@@ -233,7 +233,7 @@ def locate(spec: DataSpec, data_root: Path | None = None, data_cache: Path | Non
 
 
 def require(spec: DataSpec, data_root: Path | None = None, data_cache: Path | None = None) -> Path:
-    """As :func:`locate`; where the data set is missing, one message with the next step."""
+    """As :func:`locate`, but a missing data set is an error that states the next step."""
     found = locate(spec, data_root, data_cache)
     if found is None:
         raise InputError(missing(spec, data_root, data_cache))
@@ -241,8 +241,8 @@ def require(spec: DataSpec, data_root: Path | None = None, data_cache: Path | No
 
 
 def missing(spec: DataSpec, data_root: Path | None = None, data_cache: Path | None = None) -> str:
-    """What to tell a person whose data set is not there."""
+    """The error message for a data set that was not found: where it was looked for, and how to get it."""
     folders = ", ".join(str(folder) for folder in search_folders(data_root, data_cache))
     root = f" --data-root {data_root}" if data_root is not None else ""
     step = f"Run: acr data fetch {spec.name}{root}" if spec.download else spec.how_to_get
-    return f"{spec.name} is not here. Looked for {' or '.join(spec.places)} in {folders}. {step}"
+    return f"{spec.name} was not found. Looked for {' or '.join(spec.places)} in {folders}. {step}"

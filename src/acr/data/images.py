@@ -19,9 +19,9 @@ Labels = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Images as uint8 ``N x C x H x W`` (in memory or memory-mapped), their labels, and the classes' names.
+    """Images as uint8 ``N x C x H x W`` (in memory or memory-mapped), their labels, and the names of their classes.
 
-    Labels are the values of the source, whatever integers those are: nothing in this package renumbers them.
+    Labels keep the values that the source gives them: nothing in this package renumbers them.
     ``class_names`` maps a label value to the name a person knows it by.
     """
 
@@ -68,7 +68,7 @@ class ImageSet:
         return np.flatnonzero(np.isin(self.labels, np.asarray(classes, dtype=np.int64)))
 
     def counts(self) -> dict[int, int]:
-        """How many images each class has."""
+        """Number of images per class."""
         values, counts = np.unique(self.labels, return_counts=True)
         return {int(v): int(n) for v, n in zip(values, counts, strict=True)}
 
@@ -76,11 +76,11 @@ class ImageSet:
         """Mean and standard deviation of each channel, on the scale 0..1."""
         if len(self) == 0:
             raise InputError("An empty image set has no mean and standard deviation.")
-        levels = np.arange(256) / 255.0
+        levels = np.arange(256) / 255.0  # counting bytes gives exact sums, without a copy of the images as floats
         mean, std = [], []
         for channel in range(self.images.shape[1]):
             counts = np.zeros(256)
-            for start in range(0, len(self), 4096):  # by parts: the images may be larger than memory
+            for start in range(0, len(self), 4096):  # in parts: the images may be larger than memory
                 counts += np.bincount(self.images[start : start + 4096, channel].ravel(), minlength=256)
             share = counts / counts.sum()
             m = float(share @ levels)
@@ -94,8 +94,8 @@ class ImageSet:
     ) -> ImageSet:
         """From arrays or tensors: uint8, ``N x H x W``, ``N x H x W x C`` or ``N x C x H x W`` with C = 1 or 3.
 
-        Integer labels keep their values. Other labels (text, say) are numbered in sorted order, and the number's
-        name is the label as text.
+        Integer labels keep their values. Other labels, such as text, are numbered in sorted order, and the label as
+        text becomes the name of its number.
 
         >>> ImageSet.from_arrays(np.zeros((2, 8, 8), np.uint8), ["cat", "ant"]).class_names
         {0: 'ant', 1: 'cat'}
@@ -122,10 +122,10 @@ class ImageSet:
     def from_folder(
         cls, folder: str | Path, image_size: int = 32, *, skip_broken: bool = False, quiet: bool = True
     ) -> ImageSet:
-        """From ``folder/<class>/*``: any format Pillow reads, as RGB, the centre square of each image.
+        """From ``folder/<class>/*``: any format that Pillow reads, as RGB, cropped to the centre square.
 
-        Classes are numbered in natural order of their folders' names. Unreadable files are an error that names them,
-        or left out with ``skip_broken``.
+        Classes are numbered in the natural order of their folders' names. Unreadable files are left out if
+        ``skip_broken``; otherwise they are an error that lists them.
         """
         return cls(*read_folder(Path(folder), image_size, skip_broken=skip_broken, quiet=quiet))
 
@@ -135,14 +135,14 @@ class ImageSet:
 
         Items are pairs (image, label), or dicts with ``image`` or ``img`` and ``label``, ``labels`` or
         ``fine_label``. An image is a PIL image, an array or a tensor (uint8, or floats in 0..1). Images of unequal
-        sizes need an ``image_size``. Grey images stay grey if all are.
+        sizes need an ``image_size``. Grey images stay grey if all of them are.
         """
         return cls.from_arrays(*read_dataset(dataset, image_size, quiet=quiet))
 
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """What a source gives: a training set, a test set, and what is known about them."""
+    """What a source provides: a training set, a test set, and what is known about them."""
 
     name: str
     train: ImageSet
@@ -150,7 +150,7 @@ class DataSet:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     notes: Mapping[str, Any] = field(default_factory=dict)
-    """What a run records about where the data came from: files, versions, a hold-out that was drawn here."""
+    """What a run records about the origin of the data: files, versions, which images were held out."""
 
     def __post_init__(self) -> None:
         if self.train.image_shape != self.test.image_shape:

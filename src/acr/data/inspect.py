@@ -1,4 +1,4 @@
-"""Looking a data set over before a run depends on it."""
+"""Checks of a data set, to be made before a run depends on it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from acr.errors import InputError
 
 MEAN_TOLERANCE = 0.01
 STD_TOLERANCE = 0.03
-"""Published constants were often computed before resizing, which lowers the deviation by .02."""
+"""Published constants were often computed before resizing, which lowers the deviation by about 0.02."""
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Report:
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
-    """Counts, sizes, constants: what a person wants to see, in reading order."""
+    """Counts, sizes and constants, in the order in which they are printed."""
 
     @property
     def ok(self) -> bool:
@@ -34,10 +34,10 @@ class Report:
 
 
 def check(name: str, **fields: Any) -> Report:
-    """Counts, classes, sizes, constants, duplicates between training and test, and unreadable files by name.
+    """Check counts, classes, sizes, constants, duplicates between training and test, and unreadable files.
 
-    A data set that cannot be read at all is a report with that error; a name that does not exist is raised. ``fields``
-    are those of :class:`acr.config.DataConfig`.
+    If the data set cannot be read at all, the report holds that error; an unknown name raises one. ``fields`` are those
+    of :class:`acr.config.DataConfig`.
     """
     spec, _ = find(name)
     report = Report(name)
@@ -77,7 +77,7 @@ def _check_classes(report: Report, data: DataSet, spec: DataSpec) -> None:
     if spec.classes is not None and present > spec.classes:
         report.errors.append(f"{present} classes, but {spec.name} has {spec.classes}")
     if present < 2:
-        report.errors.append("a single class: there is nothing to tell apart")
+        report.errors.append("there is only one class, so there is nothing to tell apart")
     for split, images, whole in (
         ("train", data.train, spec.train_per_class),
         ("test", data.test, spec.test_per_class),
@@ -85,13 +85,13 @@ def _check_classes(report: Report, data: DataSet, spec: DataSpec) -> None:
         counts = images.counts()
         if whole is not None and any(count != whole for count in counts.values()):
             report.warnings.append(
-                f"{split}: {_range(counts)} images a class instead of {whole}: a part of the data set, or another one"
+                f"{split}: {_range(counts)} images per class instead of {whole}: incomplete, or another data set"
             )
     counts = data.train.counts()
     if spec.train_per_class is None and max(counts.values()) > 10 * min(counts.values()):
         smallest = min(counts, key=lambda label: counts[label])
         report.warnings.append(
-            f"train: classes are very unequal ({_range(counts)} images); smallest: {data.train.class_names[smallest]}"
+            f"train: class sizes vary widely ({_range(counts)} images); smallest: {data.train.class_names[smallest]}"
         )
 
 
@@ -110,22 +110,23 @@ def _check_constants(report: Report, data: DataSet, spec: DataSpec) -> None:
     ):
         if len(found) != len(known) or max(abs(a - b) for a, b in zip(found, known, strict=True)) > tolerance:
             shown = " ".join(f"{value:.4f}" for value in found)
-            report.warnings.append(f"the {what} is {shown}, not near the recorded {' '.join(map(str, known))}")
+            report.warnings.append(f"the {what} is {shown}, far from the recorded {' '.join(map(str, known))}")
 
 
 def _check_duplicates(report: Report, data: DataSet) -> None:
+    """Compare images by a hash of their pixels: near-duplicates are not found."""
     in_train: dict[bytes, int] = {}
     for position, digest in enumerate(_digests(data.train)):
         in_train.setdefault(digest, position)
-    twins = [(in_train[digest], position) for position, digest in enumerate(_digests(data.test)) if digest in in_train]
+    duplicates = [(in_train[digest], i) for i, digest in enumerate(_digests(data.test)) if digest in in_train]
     report.facts["train images repeated"] = len(data.train) - len(in_train)
-    report.facts["test images also in train"] = len(twins)
-    if twins:
-        other = sum(data.train.labels[a] != data.test.labels[b] for a, b in twins)
-        first = ", ".join(f"test {b} = train {a}" for a, b in twins[:3])
+    report.facts["test images also in train"] = len(duplicates)
+    if duplicates:
+        other = sum(data.train.labels[a] != data.test.labels[b] for a, b in duplicates)
+        first = ", ".join(f"test {b} = train {a}" for a, b in duplicates[:3])
         report.warnings.append(
-            f"{len(twins)} test images are also training images, {other} of them with another label ({first}"
-            f"{', ...' if len(twins) > 3 else ''})"
+            f"{len(duplicates)} test images are also training images, {other} of them with a different label ({first}"
+            f"{', ...' if len(duplicates) > 3 else ''})"
         )
 
 
@@ -134,5 +135,6 @@ def _digests(images: ImageSet) -> list[bytes]:
 
 
 def _range(counts: Mapping[int, int]) -> str:
+    """The smallest and the largest count, as text."""
     low, high = min(counts.values()), max(counts.values())
     return f"{low}" if low == high else f"{low} to {high}"

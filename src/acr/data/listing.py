@@ -1,4 +1,4 @@
-"""Which data sets there are, where each was found, and its defaults. Reads no images and imports no PyTorch."""
+"""The list of data sets: where each was found, and its defaults. Reads no images and does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Row:
     classes: int | None
     tasks: int | None
     present: bool | None
-    """None: one's own data, known only by its path."""
+    """None for the user's own data, which is given by its path."""
     where: Path | None
-    """None for what comes with the program."""
+    """None for a data set that is embedded in the program."""
     image_size: int | None
     epochs: int
     width: int
@@ -27,7 +27,7 @@ class Row:
     shift: str
     """Corruptions, severities and constants of the shifted test sets."""
     next_step: str
-    """What to do where it is missing."""
+    """What to do if it is missing."""
 
 
 def list_datasets(data_root: str | Path | None = None, data_cache: str | Path | None = None) -> list[Row]:
@@ -40,6 +40,7 @@ def list_datasets(data_root: str | Path | None = None, data_cache: str | Path | 
 def _row(spec: DataSpec, root: Path | None, cache: Path | None) -> Row:
     own = spec.name.endswith(":PATH")
     named = {"data_root": root, "data_cache": cache}
+    # A data root that is not a folder is the archive of one data set; it says nothing about the others.
     where = locate(spec, **named) if spec.places and (root is None or root.is_dir()) else None
     present = None if own else bool(where) or not spec.places
     step = ""

@@ -1,4 +1,4 @@
-"""From a name to a data set ready for a run: found, decoded, cut down as asked, and all of that written down."""
+"""From a name to a data set that is ready for a run: found, decoded, reduced as requested, with a record of it all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from acr.config import DataConfig, validated
 from acr.data.catalog import Request, find, locate
 from acr.data.images import DataSet, ImageSet
-from acr.data.readers.fetch import Download, download_and_unpack, told_plainly
+from acr.data.readers.fetch import Download, disk_error, download_and_unpack
 from acr.data.splits import at_most, hold_out
 from acr.errors import AcrError, InputError
 from acr.storage.location import search_folders
@@ -24,13 +24,13 @@ def load_dataset(
 
     Args:
         name: as on the command line.
-        options: which images, and where they are found; single ``fields`` of it can be given by name instead.
-        classes: keep these only, by label or name.
+        options: which images, and where to find them; its ``fields`` can be given by name instead.
+        classes: keep only these, given by label or name.
 
     ``validation_fraction`` of each class's training images are held out of training and take the place of the test
     set: for tuning, so that the test images stay unseen. ``samples_per_class`` and ``test_samples_per_class`` then keep
-    at most so many images of each class. All choices are functions of ``data_seed`` and are recorded in the data set's
-    notes. What is not cut down stays memory-mapped.
+    at most that many images per class. All choices depend on ``data_seed`` alone and are recorded in the data set's
+    notes. Parts that are not reduced stay memory-mapped.
     """
     options = options or validated(DataConfig, fields)
     fraction, seed = options.validation_fraction, options.data_seed
@@ -58,14 +58,14 @@ def load_dataset(
 
 
 def chosen_classes(images: ImageSet, classes: Sequence[int | str], name: str) -> list[int]:
-    """The labels for labels or class names, in the order given."""
+    """The labels of ``classes`` (labels or class names), in the order given; ``name`` names the data set in errors."""
     by_name = {text: label for label, text in images.class_names.items()}
     labels = []
     for wanted in classes:
         label = wanted if isinstance(wanted, int) else by_name.get(wanted, int(wanted) if wanted.isdigit() else None)
         if label is None or label not in images.class_names:
             known = ", ".join(list(by_name)[:10]) + (", ..." if len(by_name) > 10 else "")
-            raise InputError(f"{name} has no class {wanted!r}. It has {len(by_name)}: {known}.")
+            raise InputError(f"{name} has no class {wanted!r}. It has {len(by_name)} classes: {known}.")
         labels.append(label)
     if len(set(labels)) < len(labels):
         raise InputError(f"{name}: a class is named twice in {list(classes)}.")
@@ -75,7 +75,7 @@ def chosen_classes(images: ImageSet, classes: Sequence[int | str], name: str) ->
 def _validation(train: ImageSet, fraction: float, seed: int, name: str) -> tuple[ImageSet, ImageSet]:
     if alone := [train.class_names[label] for label, count in train.counts().items() if count < 2]:
         raise InputError(
-            f"{name}: a validation split needs two training images per class; one only: {', '.join(alone)}."
+            f"{name}: a validation split needs two training images per class; these have one: {', '.join(alone)}."
         )
     kept, out = hold_out(train.labels, fraction, seed, "validation")
     return train.select(kept), train.select(out)
@@ -89,9 +89,9 @@ def fetch(
     download: Download | None = None,
     **how: Any,
 ) -> Path:
-    """Download a data set and unpack it below ``root``; returns where it is. What is there already is left alone.
+    """Download a data set and unpack it below ``root``; returns its location. One that is already there is left alone.
 
-    ``root`` is by default where data sets are looked for first: ``ACR_DATA``, else the cache. ``download`` names
+    ``root`` is by default the folder that is searched first: ``ACR_DATA``, else the cache. ``download`` names
     another address of the same files (a mirror). ``how`` is passed on to
     :func:`acr.data.readers.fetch.download_and_unpack`.
     """
@@ -109,7 +109,7 @@ def fetch(
                 return found
             download_and_unpack(source, folder, **how)
     except OSError as error:
-        raise told_plainly(error, folder) from error
+        raise disk_error(error, folder) from error
     found = locate(spec, folder)
     if found is None:
         raise AcrError(f"{source.url} was unpacked in {folder}, but holds none of {', '.join(spec.places)}.")

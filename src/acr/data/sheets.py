@@ -1,4 +1,4 @@
-"""A picture sheet: what the network is given to learn, for eyes."""
+"""Picture sheets: what the network is given to learn, for people to look at."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def draw(
     seed: int = 0,
     tile: int = 48,
 ) -> Image.Image:
-    """A row of random images for each class, its name before it; or a row for each task, if ``tasks`` are given.
+    """One row of random images per class, labelled with its name; or one row per task, if ``tasks`` are given.
 
-    ``tasks`` lists the labels of each task. A row of a task shows its classes in turn. ``columns`` images a row: 12
-    for classes; for tasks as many as the largest task has classes, at least 12. Images are enlarged to ``tile``
-    pixels without smoothing, so that one sees the pixels there are.
+    ``tasks`` lists the labels of each task; the row of a task shows its classes in turn. ``columns`` is the number of
+    images per row: by default 12, or, for tasks, the number of classes of the largest task if that is more. Images are
+    enlarged to ``tile`` pixels without smoothing, so that the original pixels remain visible.
     """
     images = _part(dataset, split, columns)
     if tasks is None:
@@ -48,9 +48,9 @@ def draw(
 def draw_views(
     dataset: DataSet, views: Views, *, columns: int | None = None, split: str = "train", seed: int = 0, tile: int = 48
 ) -> Image.Image:
-    """A row of random images as they are stored, and below each of them the random views that methods train on.
+    """One row of random images as they are stored, then one row per kind of random view that methods train on.
 
-    The strong view is made from the augmented one, as ACR makes it.
+    The strong view is made from the augmented one, as in ACR. The other arguments are those of :func:`draw`.
     """
     images = _part(dataset, split, columns)
     columns = columns or 12
@@ -67,15 +67,15 @@ def draw_views(
 
 def _part(dataset: DataSet, split: str, columns: int | None) -> ImageSet:
     if split not in ("train", "test"):
-        raise InputError(f"There is no split {split!r}: train or test.")
+        raise InputError(f"There is no split {split!r}; expected train or test.")
     if columns is not None and columns < 1:
-        raise InputError(f"A sheet has at least one column; got {columns}.")
+        raise InputError(f"A sheet needs at least one column; got {columns}.")
     return dataset.train if split == "train" else dataset.test
 
 
 def _pick(images: ImageSet, labels: Sequence[int], columns: int, seed: int) -> list[int]:
-    """Positions of the images of a row: one of each class in turn, until the row is full or all are shown."""
-    each = -(-columns // max(1, len(labels)))
+    """Positions of the images of a row: one per class in turn, until the row is full or there are no more images."""
+    each = -(-columns // max(1, len(labels)))  # images per class that fill the row, rounded up
     groups = []
     for label in labels:
         positions = images.of_classes([label])
@@ -87,7 +87,7 @@ def _pick(images: ImageSet, labels: Sequence[int], columns: int, seed: int) -> l
 def _paint(
     names: Sequence[str], rows: Sequence[npt.NDArray[np.uint8]], columns: int, title: str, tile: int
 ) -> Image.Image:
-    """Pictures in rows, each row with its name before it."""
+    """Rows of pictures, each with its name on the left; pictures are scaled to ``tile`` pixels."""
     font = ImageFont.load_default(size=14)
     shown = [name if len(name) <= 28 else name[:27] + "…" for name in names]
     gutter = int(max(font.getlength(name) for name in shown)) + MARGIN

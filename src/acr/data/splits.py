@@ -1,4 +1,4 @@
-"""Seeded choices of images, class by class. Each depends on the seed, the purpose and the class alone."""
+"""Seeded choices of images, class by class. Each depends only on the seed, the purpose and the class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Positions = npt.NDArray[np.int64]
 
 
 def hold_out(labels: Labels, fraction: float, seed: int, purpose: str) -> tuple[Positions, Positions]:
-    """Positions kept and held out, ascending: of each class the fraction, at least one image, never all of them.
+    """Positions kept and held out, ascending. ``fraction`` of each class is held out, at least one image, never all.
 
     >>> kept, out = hold_out(np.repeat([3, 7], [10, 2]), 0.2, seed=0, purpose="test")
     >>> len(kept), np.repeat([3, 7], [10, 2])[out].tolist()
@@ -28,7 +28,7 @@ def hold_out(labels: Labels, fraction: float, seed: int, purpose: str) -> tuple[
 
 
 def at_most(labels: Labels, per_class: int, seed: int, purpose: str) -> Positions:
-    """Positions of at most so many images of each class, ascending. A larger number only adds to a smaller one's.
+    """Positions of at most ``per_class`` images of each class, ascending. A larger number only adds to the choice.
 
     >>> at_most(np.array([5, 5, 5, 9]), 2, seed=0, purpose="train").size
     3

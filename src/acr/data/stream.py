@@ -1,4 +1,4 @@
-"""TaskStream: a data set as a sequence of tasks, each with classes of its own.
+"""TaskStream: a data set as a sequence of tasks, each with its own classes.
 
 for task in stream: ...        stream[2]        stream[:3]        len(stream)
 """
@@ -23,10 +23,10 @@ from acr.randomness import generator
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """The training samples of one step of the stream. Holds nothing of other tasks and no test image.
+    """The training samples of one task of the stream. Gives access to no other task and to no test image.
 
-    ``classes`` are label values; ``columns`` the network outputs that stand for them. A network counts its outputs
-    0, 1, 2, … in the order of :attr:`TaskStream.classes`, and :attr:`targets` are in that count.
+    ``classes`` are label values; ``columns`` are the network outputs of these classes. The outputs of a network are
+    numbered 0, 1, 2, … in the order of :attr:`TaskStream.classes`, and :attr:`targets` use these numbers.
     """
 
     index: int
@@ -45,7 +45,7 @@ class Task:
         return torch.tensor([column[int(label)] for label in self.train.labels[self.positions]], dtype=torch.int64)
 
     def images(self, indices: Tensor | None = None) -> Tensor:
-        """Samples by their number in the task (all of them if None), as they are: uint8, n x C x H x W."""
+        """Samples by their number in the task (all of them if None), unchanged: uint8, n x C x H x W."""
         chosen = self.positions if indices is None else self.positions[indices.numpy()]
         return torch.from_numpy(np.ascontiguousarray(self.train.images[chosen]))
 
@@ -57,13 +57,13 @@ class TaskStream(Sequence[Task]):
         self.data = data
         self.task_classes = tuple(tuple(int(c) for c in task) for task in tasks)
         if not self.task_classes:
-            raise InputError("A stream has one task or more.")
+            raise InputError("A stream needs at least one task.")
         self.classes = tuple(sorted({c for task in self.task_classes for c in task}))
         missing = [c for c in self.classes if c not in set(data.train.classes)]
         if missing:
             raise InputError(f"{data.name} has no training images of the classes {missing}.")
         if any(not task for task in self.task_classes):
-            raise InputError(f"Every task has a class or more; got {[list(t) for t in self.task_classes]}.")
+            raise InputError(f"Every task needs at least one class; got {[list(t) for t in self.task_classes]}.")
 
     @classmethod
     def split(
@@ -73,7 +73,10 @@ class TaskStream(Sequence[Task]):
         classes_per_task: Sequence[int] | None = None,
         class_order: str | Sequence[int] = "file",
     ) -> TaskStream:
-        """Cut the classes of a data set into tasks: so many of equal size, or of the sizes given."""
+        """Split the classes of a data set into ``tasks`` tasks of equal size, or into tasks of the sizes given.
+
+        ``classes_per_task`` and ``class_order`` take the values of the config fields of these names.
+        """
         order = order_classes(data.train.classes, class_order)
         sizes = task_sizes(len(order), tasks, classes_per_task)
         ends = np.cumsum([0, *sizes])
@@ -111,7 +114,7 @@ class TaskStream(Sequence[Task]):
 
 
 def order_classes(classes: Sequence[int], order: str | Sequence[int]) -> list[int]:
-    """Arrange label values: ``file`` (ascending), ``random:SEED``, or a list that names each class once or less.
+    """Arrange label values: ``file`` (ascending), ``random:SEED``, or a list that names each class at most once.
 
     >>> order_classes([0, 1, 2], [2, 0])
     [2, 0]
@@ -123,7 +126,7 @@ def order_classes(classes: Sequence[int], order: str | Sequence[int]) -> list[in
         if kind == "random" and seed.isdigit():
             permutation = torch.randperm(len(classes), generator=generator(int(seed), "class-order"))
             return [classes[i] for i in permutation.tolist()]
-        raise InputError(f"The class order is 'file', 'random:SEED' or a list of labels; got {order!r}.")
+        raise InputError(f"The class order must be 'file', 'random:SEED' or a list of labels; got {order!r}.")
     wanted = [int(c) for c in order]
     unknown = [c for c in wanted if c not in set(classes)]
     if unknown:
@@ -134,7 +137,7 @@ def order_classes(classes: Sequence[int], order: str | Sequence[int]) -> list[in
 
 
 def task_sizes(classes: int, tasks: int | None, classes_per_task: Sequence[int] | None) -> list[int]:
-    """How many classes each task has.
+    """Number of classes of each task. A single number in ``classes_per_task`` is the size of every task.
 
     >>> task_sizes(10, 5, None), task_sizes(10, None, [3]), task_sizes(10, None, [5, 2, 3])
     ([2, 2, 2, 2, 2], [3, 3, 3, 1], [5, 2, 3])
@@ -142,13 +145,13 @@ def task_sizes(classes: int, tasks: int | None, classes_per_task: Sequence[int] 
     if classes_per_task:
         sizes = list(classes_per_task)
         if min(sizes) < 1:
-            raise InputError(f"Every task has a class or more; got --classes-per-task {sizes}.")
+            raise InputError(f"Every task needs at least one class; got --classes-per-task {sizes}.")
         if len(sizes) == 1:
             if tasks is None:
-                full, rest = divmod(classes, sizes[0])
+                full, rest = divmod(classes, sizes[0])  # the last task takes what is left
                 return [sizes[0]] * full + ([rest] if rest else [])
             if tasks > classes:
-                raise InputError(f"{classes} classes cannot make {tasks} tasks: a task has one class or more.")
+                raise InputError(f"{classes} classes cannot make {tasks} tasks: every task needs at least one class.")
             sizes = sizes * tasks
         if tasks is not None and tasks != len(sizes):
             raise InputError(f"--tasks {tasks} and --classes-per-task {sizes} do not agree.")
@@ -157,10 +160,10 @@ def task_sizes(classes: int, tasks: int | None, classes_per_task: Sequence[int] 
         return sizes
     count = tasks or max(1, classes // 2)
     if count < 1 or count > classes:
-        raise InputError(f"{classes} classes cannot make {count} tasks: a task has one class or more.")
+        raise InputError(f"{classes} classes cannot make {count} tasks: every task needs at least one class.")
     if classes % count:
         raise InputError(
-            f"{classes} classes do not divide into {count} equal tasks; say how with --classes-per-task, "
+            f"{classes} classes do not divide into {count} equal tasks; give the sizes with --classes-per-task, "
             "for example --classes-per-task 3,3,4."
         )
     return [classes // count] * count

@@ -1,1 +1,1 @@
-"""Evaluation: counting what a model gets right, and the metrics computed from those counts."""
+"""Evaluation: counting what a model gets right, and the scenarios under which it is evaluated."""

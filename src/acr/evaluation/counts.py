@@ -1,4 +1,4 @@
-"""Counts: what one evaluation came to, in whole numbers. Every metric is computed from them afterwards."""
+"""Counts: the outcome of one evaluation, in whole numbers. Every metric is computed from them afterwards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, model_validator
 
 Over = Literal["seen", "all", "task"]
-"""Outputs among which a prediction is taken: those of the classes ``seen`` so far (class-incremental), ``all`` outputs,
+"""Outputs among which a prediction is made: those of the classes ``seen`` so far (class-incremental), ``all`` outputs,
 unseen classes included, or those of the image's own ``task`` (task-incremental)."""
 Bin = Literal["count", "confidence", "correct"]
 Table = list[list[NonNegativeInt]]
@@ -18,14 +18,14 @@ Table = list[list[NonNegativeInt]]
 
 
 class Counts(BaseModel):
-    """What one scenario (clean, or one corruption and severity) came to at one stage, for tasks 0..stage."""
+    """The outcome of one scenario (clean, or one corruption and severity) at one stage, for tasks 0..stage."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     total: Table
-    """Test images."""
+    """Number of test images."""
     correct: dict[Over, Table]
-    """How many of them were predicted correctly."""
+    """Number of images predicted correctly."""
     confusion: Table = []
     """Images of task i (row) predicted as a class of task j (column), over the classes seen."""
     calibration: dict[Bin, list[float]]
@@ -43,12 +43,12 @@ class Counts(BaseModel):
         return self
 
     def accuracies(self, over: Over = "seen") -> list[float | None]:
-        """The fraction correct on each task; None where there are no images."""
+        """The fraction correct on each task; None for a task without images."""
         pairs = zip(self.correct[over], self.total, strict=True)
         return [sum(correct) / sum(total) if sum(total) else None for correct, total in pairs]
 
     def accuracy(self, over: Over = "seen") -> float:
-        """The mean of that over tasks; NaN without images."""
+        """The mean over tasks of the fraction correct; NaN without images."""
         known = [share for share in self.accuracies(over) if share is not None]
         return sum(known) / len(known) if known else float("nan")
 
@@ -56,7 +56,7 @@ class Counts(BaseModel):
 def accuracy_matrix(stages: Sequence[Counts | None], over: Over = "seen") -> npt.NDArray[np.float64]:
     """Fractions correct on task j after task i, from the counts of one scenario; NaN where not measured.
 
-    ``stages`` has one entry per task of the stream: what was counted after that task, None if nothing was.
+    ``stages`` has one entry per task of the stream: what was counted after that task, or None.
     """
     matrix = np.full((len(stages), len(stages)), np.nan)
     for i, counts in enumerate(stages):

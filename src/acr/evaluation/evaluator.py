@@ -1,6 +1,6 @@
-"""Counting: what a method gets right on each task's test images, clean or shifted. Knows no method, no file.
+"""Counting what a model gets right on each task's test images, clean or shifted. Knows nothing of methods or files.
 
-What is stored are counts, per task and class; every metric is computed from them afterwards.
+Only counts per task and class are stored; every metric is computed from them afterwards.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from acr.evaluation.counts import Bin, Counts, Over
 from acr.evaluation.scenarios import Positions, Scenario
 
 BINS = 15
-"""Bins of predicted confidence, equally wide, for calibration."""
+"""Number of bins of predicted confidence, of equal width, for calibration."""
 BATCH = 500
-"""Images in one pass of inference."""
+"""Images per forward pass."""
 
 
 def evaluate(logits: Callable[[Tensor], Tensor], scenario: Scenario, stream: TaskStream, stage: int) -> Counts:
-    """Count what is right on the test images of tasks 0..stage under one scenario."""
+    """Count what is right on the test images of tasks 0..stage under one scenario.
+
+    ``logits`` maps images to scores, one column per class of the stream.
+    """
     tasks = range(stage + 1)
     positions = np.concatenate([stream.test_positions[task] for task in tasks])
     image_tasks = torch.cat([torch.full((len(stream.test_positions[task]),), task) for task in tasks])
@@ -35,7 +38,7 @@ def evaluate(logits: Callable[[Tensor], Tensor], scenario: Scenario, stream: Tas
 
 @torch.inference_mode()
 def predict(logits: Callable[[Tensor], Tensor], scenario: Scenario, positions: Positions, stage: int) -> Tensor:
-    """Scores of the images at these positions, on the CPU."""
+    """Scores of the images at these positions of the test set, on the CPU."""
     parts = [positions[start : start + BATCH] for start in range(0, len(positions), BATCH)]
     return torch.cat([logits(scenario.images(part, stage)).float().cpu() for part in parts])
 
@@ -45,19 +48,25 @@ def count(
 ) -> Counts:
     """Count right answers.
 
-    ``scores``: images x all outputs; ``targets``: their right columns; ``image_tasks``: the task each is a test image
-    of; ``task_columns``: the columns of the tasks evaluated; ``seen``: columns of the classes seen so far.
+    Args:
+        scores: one row per image, one column per output.
+        targets: the right column of each image.
+        image_tasks: the task of each image.
+        task_columns: the columns of each task that is evaluated.
+        seen: the columns of the classes seen so far.
     """
     outputs = scores.shape[1]
     among_seen = masked(scores, seen)
     best_seen = among_seen.argmax(1)
     right: dict[Over, Tensor] = {"seen": best_seen == targets, "all": scores.argmax(1) == targets}
+    # Task-incremental: the best among the outputs of the image's own task.
     within = torch.zeros(len(scores), dtype=torch.int64)
     for task, columns in enumerate(task_columns):
         rows = image_tasks == task
         within[rows] = masked(scores[rows], columns).argmax(1)
     right["task"] = within == targets
 
+    # Images and right answers, per task and class.
     total: list[list[int]] = []
     correct: dict[Over, list[list[int]]] = {name: [] for name in right}
     for task, columns in enumerate(task_columns):
@@ -66,6 +75,7 @@ def count(
         for name, hits in right.items():
             correct[name].append([int(hits[rows].sum()) for rows in chosen])
 
+    # Which task's classes the images of each task are taken for.
     task_of = torch.full((outputs,), -1)
     for task, columns in enumerate(task_columns):
         task_of[list(columns)] = task
@@ -76,14 +86,14 @@ def count(
 
 
 def masked(scores: Tensor, columns: Sequence[int]) -> Tensor:
-    """Scores with all other columns out of the running."""
+    """Scores in which all other columns are -inf, so that they cannot be predicted."""
     mask = torch.full((scores.shape[1],), float("-inf"))
     mask[list(columns)] = 0.0
     return scores + mask
 
 
 def calibration_bins(scores: Tensor, right: Tensor) -> dict[Bin, list[float]]:
-    """How often the model is right, by how sure it says it is."""
+    """Per bin of predicted confidence: number of images, sum of confidences, number of right answers."""
     confidence = scores.double().softmax(1).max(1).values
     place = (confidence * BINS).long().clamp(0, BINS - 1)
     sums: dict[Bin, list[float]] = {}

@@ -1,4 +1,4 @@
-"""Scenarios: the test images as they are, or shifted. An evaluator asks one for images by their position."""
+"""Scenarios: the test images, unchanged or shifted, which the evaluator requests by their position."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Scenario(Protocol):
     """``clean``, or ``corruption/severity``."""
 
     def images(self, positions: Positions, stage: int) -> Tensor:
-        """The images at these positions of the test set, for the evaluation after this stage."""
+        """The images at these positions of the test set, for the evaluation after task ``stage``."""
         ...
 
 
@@ -42,7 +42,8 @@ class StoredImages:
 class DrawnAtEvaluation:
     """Test images corrupted while they are evaluated, as the published protocol does; nothing is stored.
 
-    ``wrapped`` and ``fresh`` are its quirks: corrupting wrapped bytes, and drawing anew at every evaluation.
+    ``wrapped`` and ``fresh`` are its quirks: to corrupt wrapped bytes, and to draw again at every evaluation.
+    ``mean`` and ``std`` are the constants of normalisation, which the wrapped bytes depend on.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class DrawnAtEvaluation:
         self.seed, self.mean, self.std, self.wrapped, self.fresh = seed, mean, std, wrapped, fresh
 
     def images(self, positions: Positions, stage: int) -> Tensor:
-        """Corrupted now; the draws follow from the seed, and from the stage if they are to be fresh."""
+        """The images, corrupted now; if the draws are to be fresh, they depend on the seed and the stage."""
         seed = key_to_seed(self.seed, "ood", stage) if self.fresh else 0
         plain = torch.from_numpy(self.test[positions])
         how = (self.corruption, self.severity, self.constants, seed)
@@ -83,7 +84,7 @@ def released_ood_images(
 ) -> Tensor:
     """Test images as the released evaluation shifts them: wrapped bytes, corrupted, not normalised afterwards.
 
-    The network normalises whatever it is given, so it is handed w·std + mean, w being the wrapped, corrupted image.
+    The network normalises whatever it is given, so it is given w·std + mean, where w is the wrapped, corrupted image.
     """
     shifted = corrupt_float(wrapped_bytes(images, mean, std), corruption, severity, constants, seed, indices)
     return shifted * torch.tensor(std).view(1, -1, 1, 1) + torch.tensor(mean).view(1, -1, 1, 1)

@@ -1,4 +1,4 @@
-"""From what a user gives to a complete config: the defaults of the data set and of the method fill the rest.
+"""From the values that a user gives to a complete config: defaults of the data set and of the method fill the rest.
 
 Values that are not given come, in this order, from the method's settings for the data set (the paper's), from the data
 set's own defaults, and from :class:`acr.config.RunConfig`.
@@ -19,15 +19,15 @@ from acr.methods.method import method_class, method_names
 from acr.runs.schema import SCHEMA
 
 REMOVED = {
-    "ood_baseline": "The mean corruption error is a question about finished runs now: acr report RUNS --baseline RUN.",
+    "ood_baseline": "The mean corruption error is now computed from finished runs: acr report RUNS --baseline RUN.",
 }
-"""Fields that earlier versions had, and what to do instead. Files that hold them are still read."""
+"""Fields of earlier versions, and what to do instead. Files that hold them can still be read."""
 
 
 def make_config(values: Mapping[str, Any], *, file: Mapping[str, Any] | None = None) -> RunConfig:
-    """A complete config from flat values; those of a file fill what is not given.
+    """A complete config from flat ``values``; what they lack comes from those of a ``file``, then from the defaults.
 
-    Unknown names and wrong values are refused with one sentence each.
+    Each unknown name or wrong value is reported in one sentence of an :class:`InputError`.
     """
     given = {**(file or {}), **values}
     method = method_class(str(given.get("method", "acr")))
@@ -37,6 +37,7 @@ def make_config(values: Mapping[str, Any], *, file: Mapping[str, Any] | None = N
         if (name not in RunConfig.model_fields and name not in option_names) or name == "options":
             raise _unknown_field(name, method.name, option_names)
 
+    # Later layers override earlier ones: data set, method on this data set, what the user gave.
     layered = spec.run_defaults()
     buffer_size = _int_or(given.get("buffer_size"), layered["buffer_size"])
     layered |= method.settings_for(spec.name, buffer_size)
@@ -51,7 +52,7 @@ def make_config(values: Mapping[str, Any], *, file: Mapping[str, Any] | None = N
 
 
 def _int_or(value: Any, default: int) -> int:
-    """A whole number if the value is one; wrong values are reported by validation, not here."""
+    """The value as an integer, or the default if it is not one; validation reports wrong values later."""
     return int(value) if isinstance(value, int) or (isinstance(value, str) and value.isdecimal()) else default
 
 
@@ -67,7 +68,7 @@ def _unknown_field(name: str, method: str, options: Iterable[str]) -> InputError
 def read_config_file(path: Path, *, of_a_run: bool = False) -> dict[str, Any]:
     """The flat values of a YAML file; ``of_a_run``: the file must carry a ``schema`` that this version reads.
 
-    Tags that would make Python objects are refused. Fields of earlier versions that mean nothing now are left out.
+    Tags that would create Python objects are refused. Fields that earlier versions had are left out.
     """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -75,7 +76,8 @@ def read_config_file(path: Path, *, of_a_run: bool = False) -> dict[str, Any]:
         raise InputError(f"Cannot read the config file {path}: {error.strerror}.") from None
     except RecursionError:
         raise InputError(f"{path} is nested too deeply for a config file.") from None
-    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:  # dates and tags raise any
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:
+        # PyYAML raises some of these itself, and lets others through from malformed dates and tags.
         raise InputError(f"{path} is not a YAML file: {' '.join(str(error).split())}") from None
     content = {} if content is None and not of_a_run else content
     if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):

@@ -1,4 +1,4 @@
-"""The run folder, from the side that reads it: :class:`Run`."""
+"""Reading a run folder: :class:`Run`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from acr.runs.schema import SCHEMA, Results, read_results
 from acr.runs.summary import Matrix
 from acr.runs.writer import CONFIG, ENVIRONMENT, EVENTS, RESULTS
 
-MEND_RESULTS = (
-    "Nothing was changed. Move the file away and go on with acr resume {folder}, which writes it again from the last "
-    "checkpoint; or run anew beside it with --fresh."
+REPAIR_RESULTS = (
+    "Nothing was changed. Move the file away and run acr resume {folder}, which writes it again from the last "
+    "checkpoint; or start a new run beside it with --fresh."
 )
 
 
@@ -46,7 +46,7 @@ class Run:
 
     @cached_property
     def config(self) -> RunConfig:
-        """The config, validated; needs the method to be installed."""
+        """The validated config; its method must be installed."""
         return make_config(self.values)
 
     @cached_property
@@ -57,7 +57,7 @@ class Run:
         try:
             return read_results(content)
         except ValueError as problem:
-            advice = MEND_RESULTS.format(folder=self.folder)
+            advice = REPAIR_RESULTS.format(folder=self.folder)
             raise InputError(f"{path} is damaged: {problem}. {advice}") from None
 
     @cached_property
@@ -72,7 +72,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether the run came to its end."""
+        """Whether the run has finished."""
         return (self.folder / RESULTS).exists() and self.results.finished
 
     @cached_property
@@ -81,12 +81,12 @@ class Run:
         return summary.scenarios(self.results)
 
     def accuracy_over(self, over: Over) -> Mapping[str, Matrix]:
-        """Accuracy matrices by scenario, the prediction taken over ``seen``, ``all`` or the ``task``'s outputs."""
+        """Accuracy matrices by scenario, with predictions over the outputs ``seen``, ``all`` or of the ``task``."""
         return summary.accuracy_matrices(self.results, over)
 
     @cached_property
     def accuracy(self) -> Mapping[str, Matrix]:
-        """Accuracy matrices by scenario, over the outputs that the run's protocol reports."""
+        """Accuracy matrices by scenario, with predictions over the outputs that the run's protocol reports."""
         return self.accuracy_over(self.results.headline)
 
     def calibration_error(self, scenario: str = "clean") -> float:
@@ -98,14 +98,14 @@ class Run:
         return summary.mean_corruption_error(self.results, baseline.results)
 
     def summary(self, baseline: Run | None = None) -> dict[str, Any]:
-        """The figures of the run. Accuracies are fractions; CVs are in percent, as their definition says.
+        """The figures of the run. Accuracies are fractions; coefficients of variation are in percent.
 
-        With a ``baseline``, another finished run, they include the mean corruption error against it.
+        With a ``baseline``, another finished run, they include the mean corruption error relative to it.
         """
         return summary.summarise(self.results, None if baseline is None else baseline.results)
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """The lines of ``events.jsonl``; a line that a crash cut off, or that is no event, is passed over."""
+        """The events in ``events.jsonl``; a line that a crash cut off, or that is not an event, is skipped."""
         path = self.folder / EVENTS
         if not path.exists():
             return
@@ -142,14 +142,14 @@ def find_runs(*folders: str | Path) -> list[Run]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file of a run folder, if it is one this version understands."""
+    """The content of a JSON file of a run folder; an error if its schema is not the one that this version reads."""
     try:
         content = json.loads(path.read_bytes())
     except OSError as error:
         raise InputError(f"Cannot read {path}: {error.strerror}.") from None
     except (ValueError, RecursionError):
-        mend = " " + MEND_RESULTS.format(folder=path.parent) if path.name == RESULTS else ""
-        raise InputError(f"{path} is damaged: it is not JSON.{mend}") from None
+        advice = " " + REPAIR_RESULTS.format(folder=path.parent) if path.name == RESULTS else ""
+        raise InputError(f"{path} is damaged: it is not JSON.{advice}") from None
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         found = str(content.get("schema"))[:20] if isinstance(content, dict) else None
         raise InputError(f"{path} has schema {found}; this version reads schema {SCHEMA}.")
@@ -157,15 +157,15 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """An ``.npz`` file of a run folder, if it is one this version understands. Pickled objects are refused."""
+    """The arrays of an ``.npz`` file of a run folder, with the same check. Pickled objects are refused."""
     try:
         with np.load(path, allow_pickle=False) as file:
             content = {name: file[name] for name in file.files}
     except OSError as error:
         raise InputError(f"Cannot read {path}: {error.strerror or error}.") from None
     except Exception as error:  # zipfile, zlib and numpy each have errors of their own for a damaged file
-        why = str(error).partition(".")[0]  # numpy goes on to say how to load unsafe files
-        raise InputError(f"{path} is damaged, or no file of this program: {why}.") from None
+        why = str(error).partition(".")[0]  # numpy adds how to load unsafe files
+        raise InputError(f"{path} is damaged, or not a file of this program: {why}.") from None
     schema = content.pop("schema", None)
     if schema is None or schema.shape != () or schema != SCHEMA:
         raise InputError(f"{path} has schema {str(schema)[:20]}; this version reads schema {SCHEMA}.")

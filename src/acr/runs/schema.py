@@ -1,6 +1,6 @@
 """What a run folder holds: the version of its files, and the one model by which ``results.json`` is written and read.
 
-A damaged or foreign file is refused with a reason, never half understood.
+A damaged or foreign file is refused with a reason, never read in part.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationErr
 from acr.evaluation.counts import Counts
 
 SCHEMA = 1
-"""Version of the files of a run folder; each carries it, and another one is refused."""
+"""Version of the files of a run folder; each file states it, and files of other versions are refused."""
 
 
 class _Part(BaseModel):
@@ -24,20 +24,20 @@ class Stage(_Part):
     """What was counted after one task."""
 
     stage: NonNegativeInt
-    """The last task learned, from 0."""
+    """The last task learned, counted from 0."""
     scenarios: dict[str, Counts]
     """``clean``, and ``corruption/severity``."""
     memory: dict[str, int] = {}
-    """Stored samples by ``task/class``."""
+    """Number of stored samples by ``task/class``."""
 
 
 class Memory(_Part):
-    """The memory at the end; every field keeps its default where the method has none."""
+    """The memory at the end; every field keeps its default if the method has no memory."""
 
     size: int = 0
     bytes: int = 0
     side_bytes: int = 0
-    """What the method keeps of past samples besides the memory."""
+    """Bytes that the method keeps of past samples outside the memory."""
     per_class: list[int] = []
     per_task: list[int] = []
     cv_classes: float = float("nan")
@@ -56,7 +56,7 @@ class Data(_Part):
 
 
 class Timing(_Part):
-    """What the run took."""
+    """How long the run took."""
 
     seconds: float
 
@@ -73,7 +73,7 @@ class Results(_Part):
     protocol: str
     quirks: list[str]
     headline: Literal["seen", "all"]
-    """Over which outputs the reported accuracy is taken."""
+    """The outputs among which predictions for the reported accuracy are made."""
     classes: list[int]
     """Label values in the order of the network's outputs."""
     class_names: list[str] = []
@@ -85,7 +85,7 @@ class Results(_Part):
     memory: Memory = Memory()
     timing: Timing
     summary: dict[str, Any] = {}
-    """The figures of :meth:`acr.Run.summary`, for readers without this package; None where one is not known."""
+    """The figures of :meth:`acr.Run.summary`, for readers without this package; None if one is not known."""
 
     @model_validator(mode="after")
     def _stages_are_of_the_tasks(self) -> Results:
@@ -99,14 +99,14 @@ class Results(_Part):
         return self
 
     def to_json(self) -> dict[str, Any]:
-        """As it is written; numbers that are not known are null."""
+        """The content as it is written; unknown numbers are null."""
         content = self.model_dump(mode="json")
         content["memory"] = self.memory.model_dump(mode="json") if self.memory.size else {}
         return content
 
 
 def read_results(content: Mapping[str, Any]) -> Results:
-    """The model of the content of ``results.json``; a ``ValueError`` says in one line what is wrong with it."""
+    """The content of ``results.json`` as a model; if it is invalid, a ``ValueError`` states the reason in one line."""
     try:
         return Results.model_validate(content)
     except ValidationError as error:

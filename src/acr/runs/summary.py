@@ -1,4 +1,4 @@
-"""The numbers of a finished run, computed from the counts that its results hold."""
+"""The figures of a finished run, computed from the counts in its results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def shifted_scenarios(results: Results) -> list[str]:
 def accuracy_matrices(results: Results, over: Over) -> Mapping[str, Matrix]:
     """One accuracy matrix per scenario, and ``ood``, the mean over the shifted ones.
 
-    ``over``: among which outputs a prediction is taken.
+    ``over``: the outputs among which predictions are made.
     """
     by_stage = {stage.stage: stage.scenarios for stage in results.stages}
     matrices = {
@@ -53,10 +53,10 @@ def calibration_error(results: Results, scenario: str = "clean") -> float:
 
 
 def mean_corruption_error(results: Results, baseline: Results) -> float:
-    """mCE in percent, after the last task, against a baseline run (Hendrycks and Dietterich 2019).
+    """mCE in percent, after the last task, relative to a baseline run (Hendrycks and Dietterich 2019).
 
-    For each corruption the errors summed over its severities, divided by the baseline's; the mean of these ratios. 100
-    is as good as the baseline, less is better.
+    For each corruption, the error summed over its severities is divided by the baseline's; the result is the mean of
+    these ratios. 100 is as good as the baseline, less is better.
     """
     names = shifted_scenarios(results)
     missing = sorted(set(names) - set(scenarios(baseline)))
@@ -81,9 +81,9 @@ def _name(results: Results) -> str:
 
 
 def summarise(results: Results, baseline: Results | None = None) -> dict[str, Any]:
-    """The summary of a run: what it is, then its numbers. Accuracies are fractions; CVs are in percent.
+    """The summary of a run: its main settings, then its figures. Accuracies are fractions; CVs are in percent.
 
-    With a ``baseline`` it includes the mean corruption error against that run.
+    With a ``baseline`` it includes the mean corruption error relative to that run.
     """
     matrices = accuracy_matrices(results, results.headline)
     numbers: dict[str, Any] = {

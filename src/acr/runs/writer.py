@@ -1,8 +1,8 @@
-"""The run folder, from the side that writes it.
+"""Writing a run folder.
 
 ``config.yaml``, ``environment.json``, ``events.jsonl`` (append-only, one line per event), ``results.json``,
 ``memory.npz`` (the final memory), ``confidence.npz`` (mean and variance of every sample), ``checkpoint/``. Every file
-is written whole or not at all, carries a schema version, and can be read without this package.
+is written completely or not at all, states its schema version, and can be read without this package.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ LOCK = ".lock"
 
 
 def folder_name(config: RunConfig) -> str:
-    """A name that says to a person what the run is, and to the machine which one.
+    """The name of a run's folder: readable, and unique because it contains the config's identity.
 
-    The identity is in it, so a config always finds its own folder.
+    A config therefore always finds its own folder.
     """
     data = config.dataset.replace("/", "_").replace(":", "-")
     size = f"-b{config.buffer_size}" if config.buffer_size else ""
@@ -47,7 +47,7 @@ def folder_name(config: RunConfig) -> str:
 
 
 class Busy(AcrError):
-    """Another process is writing this run. Not a failure: a sweep waits and looks again."""
+    """Another process is writing this run. Not a failure: a sweep waits and tries again."""
 
     exit_code = 75  # the system's code for "try again later"
 
@@ -61,16 +61,16 @@ class RunWriter:
         self._events: IO[str] | None = None
         self._lock: BaseFileLock | None = None
         self.listeners: list[Callable[[dict[str, Any]], None]] = []
-        """Told every event after it is written."""
+        """Called with every event after it is written."""
 
     @classmethod
     def open(cls, path: Path, config: RunConfig) -> RunWriter:
-        """Make the folder if it is not there, lock it, and write config and environment."""
+        """Create the folder if it does not exist, lock it, and write config and environment."""
         folder = cls(path, config)
         try:
             path.mkdir(parents=True, exist_ok=True)
             folder._take_lock()
-            for left_over in path.glob(".*.part"):  # by a process that was killed while it wrote
+            for left_over in path.glob(".*.part"):  # by a process that was killed while writing
                 left_over.unlink()
             if not (path / CONFIG).exists():
                 text = yaml.safe_dump({"schema": SCHEMA, **config.flat()}, sort_keys=False)
@@ -83,13 +83,13 @@ class RunWriter:
         return folder
 
     def _take_lock(self) -> None:
-        """One writer at a time. The system frees the lock when its process ends, however it ends."""
+        """Allow one writer at a time. The system releases the lock when its process ends, however it ends."""
         self._lock = try_lock(self.path / LOCK)
         if self._lock is None:
             raise Busy(f"{self.path} is being written by {owner(self.path)}. Wait for it, or stop it first.")
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the event file and release the lock."""
         if self._events is not None:
             with suppress(OSError):  # a full disk was reported when the line was written
                 self._events.close()
@@ -102,7 +102,7 @@ class RunWriter:
         if self._events is None:
             path = self.path / EVENTS
             torn = path.exists() and path.stat().st_size > 0 and not ends_with_newline(path)
-            self._events = open(path, "a", encoding="utf-8")  # noqa: SIM115 - held open as long as the run goes on
+            self._events = open(path, "a", encoding="utf-8")  # noqa: SIM115 - held open for the whole run
             if torn:
                 self._events.write("\n")  # a line that a crash cut off must not swallow the next one
         line = {"event": event, "schema": SCHEMA, "time": round(time.time(), 3), **values}
@@ -112,22 +112,22 @@ class RunWriter:
             listener(line)
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
-        """A JSON file, whole or not at all."""
+        """Write a JSON file, completely or not at all."""
         files.write_text(self.path / name, json.dumps({"schema": SCHEMA, **content}, indent=1, allow_nan=False) + "\n")
 
     def write_results(self, results: Results) -> None:
-        """``results.json``, the last file of a run: it marks the run finished."""
+        """Write ``results.json``, the last file of a run: it marks the run as finished."""
         self.write_json(RESULTS, results.to_json())
 
     def write_arrays(self, name: str, **arrays: np.ndarray[Any, Any]) -> None:
-        """An ``.npz`` file, whole or not at all."""
+        """Write an ``.npz`` file, completely or not at all."""
         buffer = io.BytesIO()
         np.savez_compressed(buffer, schema=np.array(SCHEMA), **arrays)  # type: ignore[arg-type]
         files.write_bytes(self.path / name, buffer.getvalue())
 
 
 def owner(folder: Path) -> str:
-    """The process that writes a run folder, as its ``environment.json`` names it."""
+    """The process that writes a run folder, according to its ``environment.json``."""
     try:
         content = json.loads((folder / ENVIRONMENT).read_bytes())
         return f"process {int(content['process'])} on {str(content['host'])[:80]}"
@@ -136,7 +136,7 @@ def owner(folder: Path) -> str:
 
 
 def ends_with_newline(path: Path) -> bool:
-    """Whether the last line of a file is whole."""
+    """Whether the last line of a file is complete."""
     with open(path, "rb") as file:
         file.seek(-1, os.SEEK_END)
         return file.read(1) == b"\n"

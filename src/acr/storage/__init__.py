@@ -1,1 +1,1 @@
-"""What every other room stands on: whole files, locks, a cache of arrays, worker processes, signals, progress."""
+"""What every other package builds on: atomic files, locks, a cache of arrays, worker processes, signals, progress."""

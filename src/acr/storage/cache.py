@@ -1,16 +1,16 @@
-"""A cache of arrays on disk: built once, memory-mapped ever after, and never trusted blindly.
+"""A cache of arrays on disk: built once, memory-mapped from then on, and checked at every opening.
 
-An entry is a folder with one ``.npy`` file per array and a ``meta.json``. What is checked at every opening:
+An entry is a folder with one ``.npy`` file per array and a ``meta.json``. These are checked at every opening:
 
-* ``meta.json`` against its own checksum, the version of the format, and the key it was asked for;
-* of every array: the file's size, and the CRC-32 of all its bytes, read in parts so that no memory is kept.
+* ``meta.json`` against its own checksum, the version of the format, and the requested key;
+* for every array, the file's size and the CRC-32 of all its bytes, read in parts so that they do not stay in memory.
 
-CRC-32 runs at several GB/s, so that the 184 MB of CIFAR-100 cost some hundredths of a second, and no change of a
-single byte, nor any burst of up to 32 bits, can pass. What fails a check is thrown away and built anew.
+CRC-32 runs at several GB/s, so that the 184 MB of CIFAR-100 take a few hundredths of a second, and it detects every
+change of a single byte and every burst of up to 32 bits. An entry that fails a check is deleted and built again.
 
 An entry is built in a temporary folder and renamed when complete, so that a reader sees all of it or nothing.
-Builders of the same entry wait for each other; where the file system has no locks both build, and the first to
-finish wins.
+Processes that build the same entry wait for each other; if the file system has no locks, both build it, and the first
+to finish wins.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from acr.storage.files import sync_folder, write_text
 from acr.storage.locks import exclusive
 
 FORMAT = 1
-"""Raised when the layout of an entry changes; entries of another format are built anew."""
+"""Increased when the layout of an entry changes; entries of another format are built again."""
 
 Array = npt.NDArray[Any]
 
@@ -48,14 +48,14 @@ class Entry:
     folder: Path
     arrays: Mapping[str, Array]
     notes: Mapping[str, Any]
-    """What the builder wrote down beside the arrays."""
+    """What the builder recorded beside the arrays."""
     built: bool
     """Whether this opening had to build it."""
 
 
 @dataclass
 class Writer:
-    """What a builder fills: named arrays, and notes that JSON can hold."""
+    """What a builder fills: named arrays, and notes that can be stored as JSON."""
 
     folder: Path
     notes: dict[str, Any] = field(default_factory=dict)
@@ -67,39 +67,40 @@ class Writer:
         return self.folder / f"{name}.npy"
 
     def create(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
-        """A memory-mapped array to be filled in place; its disk space is taken now, not when pages are written."""
+        """A memory-mapped array to be filled in place; its disk space is reserved now, not when pages are written."""
         path = self.path(name)
         header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
         with path.open("wb") as file:
             np.lib.format.write_array_header_1_0(file, header)
             size = file.tell() + int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
             file.flush()
-            _take_space(file.fileno(), size)
+            _reserve_space(file.fileno(), size)
             file.truncate(size)
         return _load(path, "r+")
 
     def save(self, name: str, array: npt.ArrayLike) -> None:
-        """Write an array that is at hand."""
+        """Write an array that is in memory."""
         values = np.asarray(array)
         if values.dtype.hasobject:
             raise ValueError(f"{name!r} holds Python objects; the cache holds numbers and text.")
         if values.ndim == 0:  # nothing to map
             np.save(self.path(name), values, allow_pickle=False)
-        else:  # not numpy's own writing, which tells of a full disk in words only
+        else:  # not by np.save, whose error for a full disk has no error number
             self.create(name, values.shape, values.dtype)[...] = values
 
     def discard(self, name: str) -> None:
-        """Take an array back."""
+        """Delete an array that was created or saved."""
         self.path(name).unlink()
 
 
 def open_or_build(
     folder: Path, key: Mapping[str, Any], build: Callable[[Writer], object], *, name: str = "entry"
 ) -> Entry:
-    """The arrays that belong to ``key``: opened if they are below ``folder`` and sound, else built there.
+    """The arrays that belong to ``key``: opened if they are below ``folder`` and intact, else built there.
 
-    ``key`` holds, as JSON values, everything the content depends on: identity of the source files, sizes, versions
-    of the code that makes it. ``name`` only makes the entry's folder readable for people.
+    ``key`` holds, as JSON values, everything that the content depends on: identity of the source files, sizes, versions
+    of the code that makes it. ``build`` fills the writer that it is given. ``name`` only makes the name of the entry's
+    folder readable.
     """
     canonical = json.loads(_dump(dict(key)))
     digest = hashlib.blake2b(_dump(canonical).encode(), digest_size=8).hexdigest()
@@ -121,7 +122,7 @@ def open_or_build(
         raise explained from error
     found = _open(place, canonical)
     if found is None:
-        raise AcrError(f"The cache at {place} is damaged right after it was written: the disk is not to be trusted.")
+        raise AcrError(f"The cache at {place} is damaged right after it was written. Check the disk.")
     return Entry(found.folder, found.arrays, found.notes, built=True)
 
 
@@ -145,7 +146,7 @@ def _build(place: Path, key: Mapping[str, Any], build: Callable[[Writer], object
 
 
 def _publish(temporary: Path, place: Path, key: Mapping[str, Any]) -> None:
-    """Give the finished folder its name, unless a sound one of that name has appeared meanwhile."""
+    """Give the finished folder its name, unless an intact folder of that name has appeared meanwhile."""
     for _ in range(10):
         try:
             os.rename(temporary, place)
@@ -156,6 +157,7 @@ def _publish(temporary: Path, place: Path, key: Mapping[str, Any]) -> None:
                 raise
         if _open(place, key) is not None:
             return
+        # The folder in the way is damaged: move it aside in one step, then delete it, and try again.
         aside = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}.", suffix=".part"))
         try:
             os.rename(place, aside / "damaged")
@@ -167,7 +169,7 @@ def _publish(temporary: Path, place: Path, key: Mapping[str, Any]) -> None:
 
 
 def _open(place: Path, key: Mapping[str, Any]) -> Entry | None:
-    """The entry if it is there and sound, else None."""
+    """The entry if it exists and is intact, else None."""
     try:
         meta = json.loads((place / "meta.json").read_text())
         checksum = meta.pop("checksum")
@@ -194,7 +196,7 @@ def _load(path: Path, mode: str) -> Array:
 
 
 def _crc32(path: Path) -> int:
-    """Of the whole file, by parts: mapping it instead would count all of it as our memory."""
+    """Checksum of the whole file, read in parts: if it were mapped, all of it would count as memory of this process."""
     value = 0
     with path.open("rb", buffering=0) as file:
         buffer = memoryview(bytearray(1 << 20))
@@ -212,25 +214,25 @@ def _dump(value: Any) -> str:
 
 
 def _remove_leftovers(place: Path) -> None:
-    """Temporary folders of builders that were killed; called only under the lock, when no other can be alive."""
+    """Delete temporary folders of builders that were killed; only under the lock, when no other builder is running."""
     for folder in place.parent.glob(f".{place.name}.*.part"):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _take_space(descriptor: int, size: int) -> None:
-    """A full disk is an error here; later, when a mapped page finds no room, it would kill the process."""
+def _reserve_space(descriptor: int, size: int) -> None:
+    """Make a full disk an error now; later, when a mapped page is written, it would kill the process."""
     if not hasattr(os, "posix_fallocate"):
         return
     try:
         os.posix_fallocate(descriptor, 0, size)
     except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):  # file systems that cannot promise
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):  # file systems that cannot reserve space
             raise
 
 
 def _explain(error: OSError, place: Path) -> AcrError | None:
-    """The error in plain words if it is the cache's own; None if it came from what the builder reads."""
-    advice = "Free space there, or choose another folder with --data-cache or the variable ACR_CACHE."
+    """The error in plain words if writing the cache failed; None if reading the source failed."""
+    advice = "Free space there, or choose another folder with --data-cache or the environment variable ACR_CACHE."
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return AcrError(f"The disk is full: the cache {place} could not be written. {advice}")
     if error.filename is not None and str(place.parent) in str(error.filename):

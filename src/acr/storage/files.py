@@ -1,4 +1,4 @@
-"""The one place that writes files: whole or not at all."""
+"""Writing files and folders atomically: completely, or not at all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import IO
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Call ``write`` with a temporary file beside ``path``; only when all of it is on disk does it take the name."""
+    """Call ``write`` with a temporary file, which gets the name ``path`` only once all of it is on disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
@@ -38,7 +38,7 @@ def write_text(path: Path, content: str) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename inside this folder last through a power cut, where the system can."""
+    """Make a rename inside this folder survive a power failure, if the system supports that."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -55,7 +55,7 @@ def _umask() -> int:
 
 
 def replace_folder(source: Path, target: Path) -> None:
-    """Give a finished folder its name; a folder that has the name already is put aside first, then removed."""
+    """Rename the finished folder ``source`` to ``target``; an existing ``target`` is moved aside, then removed."""
     old = target.with_name(f".old-{target.name}")
     remove_tree(old)
     if target.exists():
@@ -66,6 +66,6 @@ def replace_folder(source: Path, target: Path) -> None:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder of ours with all that is in it, if it is there."""
+    """Remove a folder and everything in it, if it exists."""
     if folder.exists():
         shutil.rmtree(folder)

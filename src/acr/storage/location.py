@@ -10,7 +10,7 @@ CACHE_VARIABLE = "ACR_CACHE"
 
 
 def cache_folder(data_cache: Path | None = None) -> Path:
-    """The folder of everything that can be made again: what was given, else ``ACR_CACHE``, else the user's cache."""
+    """The folder for everything that can be made again: the one given, else ``ACR_CACHE``, else the user's cache."""
     if data_cache is not None:
         return Path(data_cache).expanduser()
     if named := os.environ.get(CACHE_VARIABLE):
@@ -21,7 +21,7 @@ def cache_folder(data_cache: Path | None = None) -> Path:
 
 
 def search_folders(data_root: Path | None = None, data_cache: Path | None = None) -> list[Path]:
-    """Where data sets are looked for, in this order: what was given, ``ACR_DATA``, the cache."""
+    """The folders that are searched for data sets, in this order: the one given, ``ACR_DATA``, the cache."""
     folders = [Path(data_root).expanduser()] if data_root is not None else []
     if named := os.environ.get(DATA_VARIABLE):
         folders.append(Path(named).expanduser())

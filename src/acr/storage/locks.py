@@ -1,7 +1,7 @@
 """Locks between processes, so that two of them do not write the same folder, or do the same long work, at once.
 
-The locking is filelock's: a lock ends with the process that holds it, however that ends; its file is never followed if
-it is a link, never truncated, and stays when the lock is released, because removing it would let a third process lock a
+The locking is filelock's: a lock ends with the process that holds it, however that ends. Its file is not followed if it
+is a link, is never truncated, and stays when the lock is released, because removing it would let a third process lock a
 new file of the same name.
 """
 
@@ -18,8 +18,8 @@ from filelock import BaseFileLock, FileLock, Timeout
 def exclusive(path: Path) -> Iterator[bool]:
     """Hold the lock file ``path`` while the block runs; others wait. Yields whether the lock is really held.
 
-    Some network file systems have no locks. There the block runs without one, so the caller must still be correct
-    then, only slower.
+    Some network file systems have no locks. There the block runs without one, so the caller must be correct without
+    it, if slower.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path, mode=0o666)

@@ -1,4 +1,4 @@
-"""How far long work is: a bar where somebody is looking, and lengths of time in words."""
+"""Progress of long work: a bar on a terminal, and durations as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from contextlib import contextmanager
 def progress(
     what: str, total: int | None, *, quiet: bool = False, bytes: bool = False
 ) -> Iterator[Callable[[int], None]]:
-    """Yields a function to be called with how much more is done. Draws nothing if ``quiet`` or without a terminal."""
+    """Show a progress bar while the block runs; nothing if ``quiet`` or without a terminal.
+
+    Yields a function to be called with the amount of work just done, out of ``total`` (None: unknown). ``bytes``: the
+    amounts are bytes.
+    """
     if quiet or not sys.stderr.isatty():
         yield lambda amount: None
         return
@@ -35,7 +39,7 @@ def progress(
 
 
 def duration(seconds: float | None) -> str:
-    """A length of time for people; a dash where it is not known.
+    """A length of time as text; a dash if it is not known.
 
     >>> duration(42), duration(150), duration(9000), duration(200_000), duration(None)
     ('42 s', '2 min 30 s', '2 h 30 min', '2 d 7 h', '–')

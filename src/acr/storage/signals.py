@@ -1,4 +1,4 @@
-"""Stopping when asked: Ctrl-C and SIGTERM, heard between two steps of long work."""
+"""Stopping on request: Ctrl-C and SIGTERM, noticed between two steps of long work."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 class StopSignal:
-    """Listens for SIGINT and SIGTERM while a block runs. Only the main thread can listen; elsewhere nothing is heard.
+    """Listens for SIGINT and SIGTERM while a block runs. Only the main thread can listen; in others nothing happens.
 
-    The first signal is remembered in ``received``, for the work to end in order. From then on the signal is handled as
-    it was before the block, so that a second Ctrl-C ends the process at once.
+    The first signal is stored in ``received``, so that the work can end in an orderly way. From then on the signal is
+    handled as it was before the block, so that a second Ctrl-C ends the process at once.
     """
 
     def __init__(self) -> None:

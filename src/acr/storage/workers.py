@@ -1,10 +1,10 @@
-"""Work shared out among child interpreters, and the number of cores there are to share.
+"""A pool of child interpreters that share work, and the number of cores available.
 
-The children are plain interpreters that are handed one JSON line per job and answer with one. This pool is ours for two
-reasons that were tried with joblib's loky (and hold for ``multiprocessing``): loky's children start with the current
-folder on their path, so that a ``json.py`` lying in somebody's data folder is executed; and they outlive a parent that
-was killed by minutes. Ours start isolated and end as soon as their input ends. Neither kind runs the user's script
-again, so that a script needs no guard around its main part.
+The children are plain interpreters that receive one JSON line per job and answer with one. There is a pool of our own
+for two reasons, which were found with joblib's loky (and hold for ``multiprocessing``): loky's children start with the
+current folder on their path, so that a ``json.py`` in a data folder is executed; and when their parent is killed, they
+live on for minutes. Ours start isolated and end as soon as their input ends. Neither kind runs the user's script again,
+so that a script needs no guard around its main part.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ START = (
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """Number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -39,8 +39,9 @@ def cores() -> int:
 class WorkerPool:
     """Child interpreters that all run one function. They start with the first job and end with the block.
 
-    ``task`` is a function at the top level of a module. It takes one argument and gives one answer, both made of what
-    JSON holds. ``what`` names the work in the message for a child that died.
+    ``task`` is a function at the top level of a module. It takes one argument and returns one answer, both of which
+    JSON can hold. ``what`` describes the work ("decodes images") in the error about a child that died. ``count`` is the
+    number of children, by default one per core.
     """
 
     def __init__(self, task: Callable[[Any], Any], what: str, count: int | None = None) -> None:
@@ -85,22 +86,22 @@ class WorkerPool:
             answer = ""
         self._idle.put(child)
         if not answer.endswith("\n"):
-            raise AcrError(f"A process that {self.what} ended with code {child.wait()}: out of memory, perhaps.")
+            raise AcrError(f"A process that {self.what} ended with code {child.wait()}; it may have run out of memory.")
         return json.loads(answer)
 
 
 def import_path() -> list[str]:
-    """Where children look for modules: where we do, but never in the current folder because it is the current one."""
+    """Where children look for modules: where this process does, except in the current folder as such."""
     return list(dict.fromkeys([*(folder for folder in sys.path if folder), str(Path(acr.__file__).parents[1])]))
 
 
 def serve(task: str) -> None:
-    """What a child does: one job per line, answered by one line, until there is no more input."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it ends us
+    """The main loop of a child: read one job per line and answer with one line, until there is no more input."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, and ends its children
     module, _, name = task.partition(":")
     function = getattr(import_module(module), name)
     for line in sys.stdin:
         try:
             print(json.dumps(function(json.loads(line))), flush=True)
-        except BrokenPipeError:  # nobody waits for us any more
+        except BrokenPipeError:  # the parent is gone
             os._exit(1)

@@ -1,1 +1,1 @@
-"""Many runs: recipes, the sweep over them, the engines that carry it out, and what it will cost."""
+"""Many runs: recipes, sweeps, the engines that execute them, and estimates of their cost."""

@@ -1,9 +1,9 @@
-"""What a sweep will cost, from a short trial: a few steps of every kind of run, at the recipe's own settings.
+"""Estimating what a sweep will cost, from a short trial: a few steps of every kind of run, at the recipe's settings.
 
-The trial stands in the middle of the stream, with the memory that the earlier tasks would have left, so that what grows
-with tasks and memory counts as it does on average. It takes steps in epochs spread over a task, because some methods do
-more in the last ones, each standing for the epochs around it, and then ends the task. Long work at a task's end is
-shortened and multiplied (:meth:`acr.methods.method.Method.shortened`).
+The trial is in the middle of the stream, with the memory that the earlier tasks would have left, so that costs that
+grow with tasks and memory have their average size. It takes steps in epochs that are spread over a task, because some
+methods do more in the last ones; each stands for the epochs around it. Then it ends the task. Long work at the end of a
+task is shortened, and its time multiplied (:meth:`acr.methods.method.Method.shortened`).
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from acr.training.checkpoint import flatten
 from acr.training.loop import TrainingLoop
 
 STEPS = 3
-"""Steps in an epoch that is looked at; the first is not timed."""
+"""Steps taken in each epoch of the trial; the first is not timed."""
 PATIENCE = 20.0
-"""After so many seconds no further epoch of the same kind of run is looked at; the first and the last always are."""
+"""Seconds after which no further epochs of the same kind of run are tried; the first and the last always are."""
 INFERRED_IMAGES = 200
-"""How many images inference is timed on."""
+"""Number of images on which inference is timed."""
 START_SECONDS = 4.0
-"""To start a process and import what it needs."""
+"""Time to start a process and import what it needs."""
 RESULT_BYTES = 300_000
-"""Records, confidence and a little more, about."""
+"""Approximate size of the records, the confidence and other small files of a run."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run takes, about."""
+    """The estimated cost of one run."""
 
     seconds: float
     bytes: float
@@ -52,22 +52,26 @@ class Cost:
 
 @dataclass(frozen=True)
 class Measured:
-    """Measured on one kind of run."""
+    """What was measured for one kind of run."""
 
     step_seconds: float
-    """A step, on average over the epochs."""
+    """Time of a step, on average over the epochs."""
     end_seconds: float
-    """What comes at the end of a task."""
+    """Time of the end of a task."""
     image_seconds: float
-    """Inference, per image."""
+    """Time of inference, per image."""
     state_bytes: int
     image_bytes: int
 
 
 def estimate(
-    configs: Sequence[RunConfig], threads: int = 1, tell: Callable[[RunConfig], None] | None = None
+    configs: Sequence[RunConfig], threads: int = 1, before_trial: Callable[[RunConfig], None] | None = None
 ) -> list[Cost]:
-    """The cost of every run, trying each kind once; ``tell`` is called before each trial."""
+    """The estimated cost of every run, from one trial of each kind of run.
+
+    ``threads`` is the number of threads that each run will have; ``before_trial`` is called with the
+    config of each trial.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     measured: dict[tuple[object, ...], Measured] = {}
@@ -82,8 +86,8 @@ def estimate(
             kind = (*images, config.method, config.buffer_size, config.width, config.batch_size, config.replay_size,
                     config.epochs, config.options.model_dump_json(), config.protocol)  # fmt: skip
             if kind not in measured:
-                if tell is not None:
-                    tell(config)
+                if before_trial is not None:
+                    before_trial(config)
                 measured[kind] = measure(config, data[images])
             costs.append(cost(config, data[images], measured[kind]))
     finally:
@@ -101,8 +105,9 @@ def measure(config: RunConfig, data: DataSet) -> Measured:
     loop.begin_task(task)
     by_epoch: dict[int, float] = {}
     began = time.perf_counter()
-    for epoch in epochs_to_look_at(config.epochs):
+    for epoch in epochs_to_try(config.epochs):
         if len(by_epoch) < 2 or time.perf_counter() - began < PATIENCE:
+            # The fastest step after the first: the first one warms up, and others may be disturbed.
             by_epoch[epoch] = min(take_steps(loop, task, epoch, STEPS)[-(STEPS - 1) :])
     began = time.perf_counter()
     loop.end_task(task)
@@ -124,7 +129,7 @@ def measure(config: RunConfig, data: DataSet) -> Measured:
 
 
 def learn_earlier(loop: TrainingLoop, tasks: int) -> None:
-    """One step and the end of each earlier task; a memory that a task's end does not fill is filled by hand."""
+    """Take one step of each of the first ``tasks`` tasks and end it; if that leaves the memory unfilled, fill it."""
     method = loop.method
     buffer = method.buffer if isinstance(method, MemoryMethod) else None
     ends_fill = False
@@ -135,13 +140,14 @@ def learn_earlier(loop: TrainingLoop, tasks: int) -> None:
         loop.end_task(task)
         ends_fill |= buffer is not None and len(buffer) > stored
         if buffer is not None and task.index == tasks - 1 and not ends_fill:
+            # A reservoir has seen only one batch per task here: repeat samples until the memory is as full as in a run.
             rows = torch.arange(buffer.capacity - len(buffer)) % len(task)
             columns = {name: torch.ones(len(rows), *buffer.column(name).shape[1:]) for name in buffer.column_names}
             buffer.append(task.images(rows), task.targets[rows], task.index, **columns)
 
 
 def take_steps(loop: TrainingLoop, task: Task, epoch: int, steps: int) -> list[float]:
-    """Seconds of each of the first steps of an epoch, as many as there are."""
+    """Take the first ``steps`` steps of an epoch, or all if there are fewer; returns the seconds that each took."""
     seconds = []
     began = time.perf_counter()
     for step in itertools.islice(loop.steps(task, epoch), steps):
@@ -151,10 +157,10 @@ def take_steps(loop: TrainingLoop, task: Task, epoch: int, steps: int) -> list[f
     return seconds
 
 
-def epochs_to_look_at(epochs: int) -> list[int]:
-    """First and last, the ones beside them, and some between, the most telling ones first.
+def epochs_to_try(epochs: int) -> list[int]:
+    """The first and the last epoch, the ones beside them, and some in between; the most informative ones first.
 
-    >>> epochs_to_look_at(50), epochs_to_look_at(3), epochs_to_look_at(1)
+    >>> epochs_to_try(50), epochs_to_try(3), epochs_to_try(1)
     ([0, 49, 48, 1, 9, 19, 29, 39], [0, 2, 1], [0])
     """
     last = epochs - 1
@@ -163,7 +169,7 @@ def epochs_to_look_at(epochs: int) -> list[int]:
 
 
 def mean_over_epochs(seconds: Mapping[int, float], epochs: int) -> float:
-    """The mean over all epochs; one that was not looked at is taken to be like the nearest that was.
+    """The mean over all epochs; an epoch that was not tried counts as the nearest one that was.
 
     >>> mean_over_epochs({0: 1.0, 9: 2.0}, 10)
     1.5
@@ -173,15 +179,16 @@ def mean_over_epochs(seconds: Mapping[int, float], epochs: int) -> float:
 
 
 def steps_of(config: RunConfig, data: DataSet) -> int:
-    """Optimiser steps of a run."""
+    """Number of optimiser steps of a run."""
     stream = TaskStream.split(data, config.tasks, config.classes_per_task, config.class_order)
     learned = stream.merged() if method_class(config.method).sees_all_tasks else stream
     return sum(math.ceil(len(task) / config.batch_size) for task in learned) * config.epochs
 
 
 def cost(config: RunConfig, data: DataSet, measured: Measured) -> Cost:
-    """Steps and evaluations of a run times what one was measured to take."""
+    """The cost of a run: its steps, evaluations and ends of tasks, multiplied by the measured time of each."""
     stream = TaskStream.split(data, config.tasks, config.classes_per_task, config.class_order)
+    # After each task, all test images of the tasks so far are evaluated.
     tested = np.cumsum([len(positions) for positions in stream.test_positions])
     corruptions = len(PAPER_CORRUPTIONS) if config.ood_corruptions is None else len(config.ood_corruptions)
     shifted = {"never": 0, "end": int(tested[-1]), "stage": int(tested.sum())}[config.ood_every]

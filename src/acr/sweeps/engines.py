@@ -1,6 +1,6 @@
-"""Engines: where the runs of a sweep are carried out. ``local``: processes on this machine; ``ray``: see ray_engine.
+"""Engines execute the runs of a sweep. ``local``: processes on this machine; ``ray``: see ray_engine.
 
-An engine starts jobs and says how they ended, nothing more; order, retries and reporting are the sweep's.
+An engine only starts jobs and reports how they ended; order, retries and progress are up to the sweep.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Worker:
 
 @dataclass
 class LocalEngine:
-    """One process per run. Threads are set so that jobs x threads = cores; GPUs are handed out by id.
+    """One process per run. Threads are set so that jobs x threads = cores; each run gets the id of its GPU.
 
     Small networks gain more from a second run than from a second thread, so by default there are as many jobs as cores,
     or as GPUs where there are any.
@@ -43,7 +43,7 @@ class LocalEngine:
 
     jobs: int | None = None
     gpus: Sequence[str] | None = None
-    """Ids of the GPUs to hand out; all that CUDA shows if None."""
+    """Ids of the GPUs to use; None: all that CUDA shows."""
     workers: list[_Worker] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class LocalEngine:
         self.threads = max(1, cores() // self.jobs)
 
     def free(self) -> int:
-        """Jobs that are not taken."""
+        """How many more jobs can be started."""
         assert self.jobs is not None
         return self.jobs - len(self.workers)
 
@@ -61,8 +61,8 @@ class LocalEngine:
         """Start a worker. Its log and its config are kept in a hidden folder beside the runs."""
         gpu = self._least_used_gpu() if job.config.device in ("auto", "cuda") else None
         threads = job.config.threads or self.threads
-        backstage = job.config.out / ".sweep"
-        config_file, log = backstage / f"{job.name}.yaml", backstage / f"{job.name}.log"
+        hidden = job.config.out / ".sweep"
+        config_file, log = hidden / f"{job.name}.yaml", hidden / f"{job.name}.log"
         values = job.config.model_copy(update={"threads": threads, "quiet": True}).flat()
         try:
             files.write_text(config_file, yaml.safe_dump(values, sort_keys=False))
@@ -73,20 +73,20 @@ class LocalEngine:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     env=worker_environment(threads, gpu),
-                    start_new_session=True,  # Ctrl-C reaches the sweep alone, which then stops its workers once
+                    start_new_session=True,  # Ctrl-C reaches only the sweep, which then stops each worker once
                 )
         except OSError as error:
-            raise InputError(f"Cannot write to {backstage}: {error.strerror}. Choose another --out.") from None
+            raise InputError(f"Cannot write to {hidden}: {error.strerror}. Choose another --out.") from None
         self.workers.append(_Worker(job, process, log, gpu))
 
     def poll(self) -> list[Outcome]:
-        """What has ended."""
+        """The jobs that have ended."""
         ended = [worker for worker in self.workers if worker.process.poll() is not None]
         self.workers = [worker for worker in self.workers if worker not in ended]
         return [self._outcome(worker) for worker in ended]
 
     def stop(self) -> None:
-        """One SIGTERM each: the runs finish their step, write a checkpoint and end."""
+        """Send SIGTERM to every worker: the runs finish their step, write a checkpoint and end."""
         for worker in self.workers:
             worker.process.terminate()
         deadline = time.monotonic() + STOPPING_SECONDS
@@ -94,7 +94,7 @@ class LocalEngine:
             for worker in self.workers:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     worker.process.wait(max(0.1, deadline - time.monotonic()))
-        finally:  # a second Ctrl-C, or patience is over: their last checkpoints stand
+        finally:  # after a second Ctrl-C, or out of time: the last checkpoints remain
             for worker in self.workers:
                 if worker.process.poll() is None:
                     worker.process.kill()
@@ -121,7 +121,7 @@ def _close(pipe: IO[bytes] | None) -> None:
 
 
 def worker_environment(threads: int, gpu: str | None) -> dict[str, str]:
-    """The environment of a worker: its share of the threads, and its GPU alone."""
+    """The environment variables of a worker: its share of the threads, and only its own GPU."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     if gpu is not None:
         environment["CUDA_VISIBLE_DEVICES"] = gpu
@@ -134,13 +134,14 @@ def last_words(log: Path) -> str:
         lines = log.read_text(errors="replace").strip().splitlines()
     except OSError:
         return "it left no log"
-    told = next((place for place in reversed(range(len(lines))) if lines[place].startswith("acr: ")), len(lines) - 1)
-    words = " ".join(lines[max(told, 0) :]).removeprefix("acr: ").strip()
-    return words or "it ended without a word"
+    # The last error that acr printed, which may span several lines; without one, the last line.
+    first = next((i for i in reversed(range(len(lines))) if lines[i].startswith("acr: ")), len(lines) - 1)
+    words = " ".join(lines[max(first, 0) :]).removeprefix("acr: ").strip()
+    return words or "it ended without a message"
 
 
 def gpu_ids() -> list[str]:
-    """The GPUs this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    """Ids of the GPUs that this process may use, as in CUDA_VISIBLE_DEVICES."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is not None:
         return [part.strip() for part in named.split(",") if part.strip() and part.strip() != "-1"]
@@ -150,11 +151,11 @@ def gpu_ids() -> list[str]:
 
 
 def make_engine(name: str, jobs: int | None, address: str | None = None) -> Engine:
-    """The engine of this name."""
+    """The engine of this name, for ``jobs`` runs at a time; ``address`` is that of a Ray cluster."""
     if jobs is not None and jobs < 1:
-        raise InputError(f"--jobs {jobs}: at least one run at a time.")
+        raise InputError(f"--jobs {jobs}: expected at least 1.")
     if name == "ray":
         return RayEngine(jobs, address)
     if address is not None:
-        raise InputError("--address names a Ray cluster; it goes with --engine ray.")
+        raise InputError("--address is the address of a Ray cluster; it needs --engine ray.")
     return LocalEngine(jobs)

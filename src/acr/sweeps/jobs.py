@@ -1,4 +1,4 @@
-"""Jobs: one run of a sweep, how a try at it ended, and what an engine must be able to do with it."""
+"""Jobs: the runs of a sweep, how an attempt at one ended, and what an engine must be able to do with it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Job:
     config: RunConfig
     attempts: int = 0
     not_before: float = 0.0
-    """Time before which it is not tried (again)."""
+    """Time before which it is not started, by the monotonic clock."""
     started: float = 0.0
 
     @property
@@ -30,13 +30,13 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The name a person knows it by."""
+        """The name of the run's folder, under which the job is reported."""
         return self.folder.name
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a try ended: an exit code as those of the command line, and the reason if it is not 0."""
+    """How an attempt ended: an exit code as on the command line, and the reason if it is not 0."""
 
     job: Job
     code: int
@@ -44,14 +44,14 @@ class Outcome:
 
 
 class Engine(Protocol):
-    """Something that carries out jobs."""
+    """Something that executes jobs."""
 
     def free(self) -> int:
         """How many jobs can be started now."""
         ...
 
     def start(self, job: Job) -> None:
-        """Begin a job."""
+        """Start a job."""
         ...
 
     def poll(self) -> list[Outcome]:
@@ -59,5 +59,5 @@ class Engine(Protocol):
         ...
 
     def stop(self) -> None:
-        """Ask all jobs to save and end, and wait until they have."""
+        """Ask all jobs to save and end, and wait until they have done so."""
         ...

@@ -22,7 +22,10 @@ PLAIN_LINE_SECONDS = 30.0
 
 
 class SweepProgress:
-    """Done, running, failed, time left."""
+    """Shows how many runs are done, running and failed, and the time left.
+
+    ``jobs`` is the number of runs at a time.
+    """
 
     def __init__(self, jobs: int, console: Console | None = None) -> None:
         self.jobs = jobs
@@ -44,11 +47,11 @@ class SweepProgress:
             self.live.stop()
 
     def say(self, line: str) -> None:
-        """A line that stays."""
+        """Print a line that stays on the screen."""
         self.console.print(line, markup=False, soft_wrap=True)
 
     def update(self, state: SweepState) -> None:
-        """Draw anew, or write a line when something has ended or time has passed."""
+        """Redraw the table; without a terminal, print a line when a run has ended or after some time."""
         now = time.monotonic()
         over = len(state.jobs) - state.left
         if self.live:
@@ -60,7 +63,7 @@ class SweepProgress:
             self.say(self.line(state))
 
     def line(self, state: SweepState) -> str:
-        """Everything in one line."""
+        """The state of the sweep in one line."""
         finished = len(state.found) + len(state.done)
         running = len(state.running)
         waiting = state.left - running
@@ -70,18 +73,18 @@ class SweepProgress:
         )
 
     def table(self, state: SweepState) -> Group:
-        """A bar, and a line for every run that is under way."""
+        """A bar, and one line per running job."""
         rows = Table(box=None, pad_edge=False, show_header=False)
         for job in state.running[:20]:
-            rows.add_row(escape(job.name), whereabouts(job), duration(time.monotonic() - job.started))
+            rows.add_row(escape(job.name), place_in_run(job), duration(time.monotonic() - job.started))
         if len(state.running) > 20:
             rows.add_row(f"and {len(state.running) - 20} more", "", "")
         bar = ProgressBar(total=len(state.jobs), completed=len(state.jobs) - state.left, width=40)
         return Group(self.line(state), bar, rows)
 
 
-def whereabouts(job: Job) -> str:
-    """Task and epoch a run is at, from the end of its events."""
+def place_in_run(job: Job) -> str:
+    """The current task and epoch of a run, from the end of its event file."""
     try:
         with open(job.folder / EVENTS, "rb") as file:
             file.seek(0, 2)
@@ -100,5 +103,5 @@ def whereabouts(job: Job) -> str:
 
 
 def time_left(seconds: float | None) -> str:
-    """The end of a line of the overview."""
+    """The time left, as text."""
     return "time left not known yet" if seconds is None else f"about {duration(seconds)} left"

@@ -1,7 +1,7 @@
 """The engine for many machines: Ray. Runs become Ray tasks; CPUs and GPUs per run are Ray resources.
 
-Without an address a Ray of this machine's own is started and ended with the sweep. On a cluster the output folder must
-be one that all machines share: a run whose worker was lost is then resumed from its checkpoint on another machine.
+Without an address, Ray is started on this machine and stopped with the sweep. On a cluster, all machines must share the
+output folder: a run whose worker was lost is then resumed from its checkpoint on another machine.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ class RayEngine:
                          configure_logging=False)  # fmt: skip
             else:
                 ray.init(address=address, log_to_driver=False, configure_logging=False)
-        except Exception as error:  # Ray raises many kinds, all for the same reason
+        except Exception as error:  # Ray raises many kinds of error, all of which mean this
             where = f"Cannot reach the Ray cluster at {address}" if address else "Cannot start Ray on this machine"
             raise AcrError(f"{where}: {' '.join(str(error).split())}") from None
         self.task = ray.remote(max_retries=0, max_calls=1)(execute_config)
         self.running: dict[Any, Job] = {}
 
     def cpus_per_run(self, job: Job) -> int:
-        """Threads and Ray CPUs of a run: its own wish, else this machine's cores shared out, else one."""
+        """Threads and Ray CPUs of a run: those of its config, else an equal share of this machine's cores, else one."""
         if job.config.threads:
             return job.config.threads
         return max(1, cores() // self.jobs) if self.own and self.jobs else 1
 
     def free(self) -> int:
-        """Jobs that can be started: as many as asked for, else as many as the cluster has room for now."""
+        """How many more jobs can be started: up to ``jobs``, or else up to what the cluster has room for now."""
         if self.jobs is not None:
             return self.jobs - len(self.running)
         resources = self.ray.cluster_resources()
@@ -67,7 +67,7 @@ class RayEngine:
         self.running[task.remote(config)] = job
 
     def poll(self) -> list[Outcome]:
-        """What has ended; a worker that was lost is a try that failed."""
+        """The jobs that have ended; if a worker was lost, its attempt has failed."""
         if not self.running:
             return []
         ended, _ = self.ray.wait(list(self.running), num_returns=len(self.running), timeout=0)
@@ -82,7 +82,7 @@ class RayEngine:
         return outcomes
 
     def stop(self) -> None:
-        """Interrupt all tasks, wait until they have saved, and let go of Ray."""
+        """Interrupt all tasks, wait until they have saved, and disconnect from Ray."""
         deadline = time.monotonic() + STOPPING_SECONDS
         try:
             for reference in self.running:

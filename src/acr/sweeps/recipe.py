@@ -1,4 +1,4 @@
-"""Recipes: a YAML file that stands for many runs.
+"""Recipes: YAML files that describe many runs.
 
     title: Two methods, three memories
     fixed:                      # the same for all runs; any field of a run's config, any option of a method
@@ -12,12 +12,12 @@
     override:                   # what is different in some cases
       - when: {method: acr}
         set: {learning_rate: 0.05}
-    scales:                     # named variants; their keys go before those above
+    scales:                     # named variants; their keys override those above
       quick: {fixed: {epochs: 2}, grid: {seed: [0]}}
-    jobs: 1                     # never more than so many runs at a time (for measuring time)
-    extends: other.yaml         # start from another recipe; the keys of this one go before its keys
+    jobs: 1                     # at most this many runs at a time (for measuring time)
+    extends: other.yaml         # start from another recipe; the keys of this one override its keys
 
-Two combinations that come to the same run (fine-tuning with two buffer sizes, say) are one run.
+Combinations that amount to the same run (such as fine-tuning with two buffer sizes) are one run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from acr.runs.resolve import make_config
 
 KEYS = ("title", "fixed", "grid", "exclude", "override", "scales", "jobs", "extends")
 FULL = "full"
-"""The scale of a recipe as it stands, without any of its variants."""
+"""The scale that is the recipe itself, without any of its variants."""
 
 Values = dict[str, Any]
 
@@ -56,7 +56,7 @@ class Recipe:
     jobs: int | None = None
 
     def at_scale(self, scale: str) -> Recipe:
-        """The variant of this name; ``full`` is the recipe as it stands."""
+        """The variant of this name; ``full`` is the recipe itself."""
         if scale == FULL:
             return self
         if scale not in self.scales:
@@ -64,7 +64,7 @@ class Recipe:
         return _checked(self.name, merged(_content(self), self.scales[scale]))
 
     def with_fixed(self, **values: Any) -> Recipe:
-        """The recipe with other fixed values; None leaves a value as it is. A list makes it part of the grid."""
+        """The recipe with other fixed values; None leaves a field as it is, and a list makes it part of the grid."""
         given = {name: value for name, value in values.items() if value is not None}
         grid = {name: axis for name, axis in self.grid.items() if name not in given}
         grid |= {name: value for name, value in given.items() if isinstance(value, list)}
@@ -72,7 +72,7 @@ class Recipe:
         return replace(self, grid=grid, fixed={**fixed, **{n: v for n, v in given.items() if not isinstance(v, list)}})
 
     def combinations(self) -> list[Values]:
-        """The values of every run: the grid's combinations without the excluded ones, overrides in place."""
+        """The values of every run: the combinations of the grid without the excluded ones, with overrides applied."""
         chosen = []
         for combination in itertools.product(*self.grid.values()):
             values = {**self.fixed, **dict(zip(self.grid, combination, strict=True))}
@@ -85,7 +85,7 @@ class Recipe:
         return chosen
 
     def expand(self, **common: Any) -> list[RunConfig]:
-        """The runs, each once. ``common`` values (folders, device) go before the recipe's."""
+        """The configs of all runs, each once. ``common`` values (folders, device) override the recipe, unless None."""
         given = {name: value for name, value in common.items() if value is not None}
         configs: dict[str, RunConfig] = {}
         for values in self.combinations():
@@ -96,12 +96,12 @@ class Recipe:
                 raise InputError(f"Recipe {self.name}, the run with {case or 'its fixed values'}: {error}") from None
             configs.setdefault(config.identity(), config)
         if not configs:
-            raise InputError(f"Recipe {self.name} stands for no run at all: its exclusions leave nothing.")
+            raise InputError(f"Recipe {self.name} has no runs: its exclusions leave nothing.")
         return list(configs.values())
 
 
 def matches(pattern: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """Whether all values of a pattern hold; a list in the pattern stands for any of its values.
+    """Whether the values match a pattern in all its fields; a list in the pattern matches any of its items.
 
     >>> matches({"method": ["er", "acr"]}, {"method": "er", "seed": 1}), matches({"seed": 2}, {"seed": 1})
     (True, False)
@@ -113,7 +113,7 @@ def matches(pattern: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
 
 
 def find_recipe(name: str | Path, bundled: Path | None = None) -> Recipe:
-    """Read a recipe by the path of its file, or by the name of one in the folder ``bundled``."""
+    """Read a recipe, given the path of its file or the name of a recipe in the folder ``bundled``."""
     path = Path(name)
     if bundled is not None and not path.exists() and path.suffix == "":
         names = sorted(found.stem for found in bundled.glob("*.yaml"))
@@ -129,16 +129,16 @@ def merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> Values:
     for key, value in change.items():
         old = result.get(key)
         result[key] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
-    # A field is either on the grid or fixed: whichever was said last.
+    # A field is either in the grid or fixed: the later definition counts.
     for mine, other in (("fixed", "grid"), ("grid", "fixed")):
-        said = change.get(mine)
-        if isinstance(said, Mapping) and isinstance(result.get(other), Mapping):
-            result[other] = {k: v for k, v in result[other].items() if k not in said or k in change.get(other, {})}
+        given = change.get(mine)
+        if isinstance(given, Mapping) and isinstance(result.get(other), Mapping):
+            result[other] = {k: v for k, v in result[other].items() if k not in given or k in change.get(other, {})}
     return result
 
 
 def _read(path: Path, seen: tuple[Path, ...]) -> Values:
-    """The content of a recipe file with that of the one it extends."""
+    """The content of a recipe file, merged with that of the recipe it extends; ``seen``: the files that extend it."""
     if path.resolve() in seen:
         raise InputError(f"Recipe {path} extends itself, by way of {' → '.join(p.name for p in seen)}.")
     try:
@@ -203,12 +203,12 @@ def _scale(block: Any, name: str, where: str) -> Values:
 
 
 def _checked(name: str, content: Mapping[str, Any]) -> Recipe:
-    """A recipe whose parts have the right form and name fields that exist."""
+    """The recipe of this content; every field that it names must exist."""
     fixed, grid = content.get("fixed") or {}, content.get("grid") or {}
     axes = {axis: _axis(axis, values, name) for axis, values in grid.items()}
     both = sorted(set(fixed) & set(axes))
     if both:
-        raise InputError(f"Recipe {name}: {', '.join(both)} stands under both fixed and grid.")
+        raise InputError(f"Recipe {name}: {', '.join(both)} is under both fixed and grid.")
     exclude = content.get("exclude") or []
     override = [(case["when"], case["set"]) for case in content.get("override") or []]
     named = {**fixed, **axes}
@@ -223,7 +223,7 @@ def _checked(name: str, content: Mapping[str, Any]) -> Recipe:
                 raise unknown(f"field under fixed or grid ({what} in the recipe {name} names it)", one, named)
     jobs = content.get("jobs")
     if jobs is not None and (not isinstance(jobs, int) or isinstance(jobs, bool) or jobs < 1):
-        raise InputError(f"Recipe {name}: jobs is {jobs!r}; expected a whole number from 1.")
+        raise InputError(f"Recipe {name}: jobs is {jobs!r}; expected a whole number of at least 1.")
     title = str(content.get("title") or name)
     return Recipe(name, title, dict(fixed), axes, exclude, override, dict(content.get("scales") or {}), jobs)
 
@@ -235,7 +235,7 @@ def known_fields() -> list[str]:
 
 
 def _axis(name: str, values: Any, recipe: str) -> list[Any]:
-    """The values of one field of the grid; ``0-4`` stands for 0, 1, 2, 3, 4."""
+    """The values of one field of the grid as a list; ``0-4`` becomes 0, 1, 2, 3, 4."""
     if isinstance(values, str):
         low, dash, high = values.partition("-")
         if dash and low.isdigit() and high.isdigit():

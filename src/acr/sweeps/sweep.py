@@ -1,7 +1,7 @@
-"""A sweep: many runs, carried out by an engine until all are finished or have failed for good.
+"""A sweep: many runs, executed by an engine until each has finished or has failed for good.
 
-What is finished is found and not run again, so a sweep that was stopped or killed goes on where it was by starting it
-again. A run that fails is tried again, from its last checkpoint, and then reported; the others go on.
+Finished runs are found and not repeated, so a sweep that was stopped or killed resumes when it is started again. A run
+that fails is retried from its last checkpoint, and reported if it fails again; the other runs continue.
 """
 
 from __future__ import annotations
@@ -23,41 +23,44 @@ from acr.sweeps.jobs import Engine, Job, Outcome
 
 POLL_SECONDS = 0.1
 BUSY_SECONDS = 2.0
-"""Pause before looking again at a run that another process is writing."""
+"""Pause before another attempt at a run that another process is writing."""
 BAD_INPUT = InputError.exit_code
-"""Exit code of a try that would fail the same way again."""
+"""Exit code of an attempt that would fail in the same way again."""
 
 
 class Stopped(AcrError):
-    """A signal ended the sweep; every run has saved what it had."""
+    """A signal ended the sweep; every run has saved its work."""
 
     def __init__(self, number: int) -> None:
-        super().__init__("Stopped; every run has saved its work. The same command goes on from here.")
+        super().__init__("Stopped; every run has saved its work. Run the same command again to resume.")
         self.exit_code = 128 + number
 
 
 @dataclass
 class SweepState:
-    """Where a sweep stands."""
+    """The state of a sweep."""
 
     jobs: list[Job]
     found: list[Job] = field(default_factory=list)
-    """Runs that were finished before."""
+    """Runs that were already finished."""
     done: list[Job] = field(default_factory=list)
     """Runs that this sweep finished."""
     running: list[Job] = field(default_factory=list)
     failed: list[Outcome] = field(default_factory=list)
     seconds: dict[str, list[float]] = field(default_factory=dict)
-    """Wall-clock time of the runs finished here, by kind."""
+    """Wall-clock times of the runs that this sweep finished, by kind."""
     started: float = field(default_factory=time.monotonic)
 
     @property
     def left(self) -> int:
-        """Runs neither finished nor failed."""
+        """Number of runs that have neither finished nor failed."""
         return len(self.jobs) - len(self.found) - len(self.done) - len(self.failed)
 
     def seconds_left(self, at_a_time: int) -> float | None:
-        """From what runs of the same kind took; None before anything is known."""
+        """Estimated time left, from the times of runs of the same kind; None before any run has finished.
+
+        ``at_a_time`` is the number of runs at a time.
+        """
         known = [value for values in self.seconds.values() for value in values]
         if not known:
             return None
@@ -65,21 +68,21 @@ class SweepState:
         total, now = 0.0, time.monotonic()
         for job in self.jobs:
             if id(job) not in over:
-                own = self.seconds.get(kind(job), known)
+                own = self.seconds.get(kind(job), known)  # without runs of its kind, all runs
                 expected = sum(own) / len(own)
                 total += max(0.0, expected - (now - job.started)) if job in self.running else expected
         return total / max(1, at_a_time)
 
 
 class Watcher(Protocol):
-    """Somebody who shows how a sweep goes."""
+    """Shows the progress of a sweep."""
 
     def update(self, state: SweepState) -> None:
-        """The sweep stands here now."""
+        """Show the current state."""
         ...
 
     def say(self, line: str) -> None:
-        """Something a person should know."""
+        """Show a message."""
         ...
 
 
@@ -94,12 +97,12 @@ class Silent:
 
 
 def kind(job: Job) -> str:
-    """Runs of one kind take about the same time."""
+    """The kind of a run; runs of one kind take about the same time."""
     return f"{job.config.method}/{job.config.dataset}/{job.config.width}"
 
 
 def is_finished(job: Job) -> bool:
-    """Whether the run lies complete in its folder."""
+    """Whether the job's folder holds a finished run."""
     return (job.folder / RESULTS).exists() and load_run(job.folder).finished
 
 
@@ -110,7 +113,15 @@ def run_sweep(
     watcher: Watcher | None = None,
     on_done: Callable[[Job], None] | None = None,
 ) -> SweepState:
-    """Carry out all runs that are not finished. A signal stops them cleanly and raises :class:`Stopped`."""
+    """Execute all runs that are not finished. A signal stops them cleanly and raises :class:`Stopped`.
+
+    Args:
+        configs: the runs.
+        engine: what executes them.
+        retries: how often a run that failed is tried again.
+        watcher: shows progress; by default nothing is shown.
+        on_done: called for every finished run, including those that were finished before.
+    """
     watcher = watcher or Silent()
     state = SweepState([Job(placed(config)) for config in configs])
     state.found = [job for job in state.jobs if is_finished(job)]
@@ -120,7 +131,8 @@ def run_sweep(
             on_done(job)
     with StopSignal() as asked:
         try:
-            for outcome in unreachable_data([job for job in pending if not job.folder.exists()]):
+            # Data sets are loaded before any run starts: runs without data fail at once, and nothing is decoded twice.
+            for outcome in missing_data([job for job in pending if not job.folder.exists()]):
                 state.failed.append(outcome)
                 pending.remove(outcome.job)
             while (pending or state.running) and asked.received is None:
@@ -133,7 +145,7 @@ def run_sweep(
                 time.sleep(POLL_SECONDS)
         finally:
             if state.running:
-                watcher.say("Stopping: the runs save their work.")
+                watcher.say("Stopping: the runs are saving their work.")
             engine.stop()
     if asked.received is not None:
         raise Stopped(asked.received)
@@ -141,13 +153,13 @@ def run_sweep(
 
 
 def placed(config: RunConfig) -> RunConfig:
-    """A config whose folders mean the same in every process."""
+    """The config with absolute folders, which mean the same in every process."""
     places = {name: getattr(config, name) for name in ("out", "data_root", "data_cache")}
     return config.model_copy(update={name: path.resolve() for name, path in places.items() if path is not None})
 
 
 def start_jobs(pending: deque[Job], state: SweepState, engine: Engine) -> None:
-    """Fill the free places with jobs whose time has come."""
+    """Start as many pending jobs as the engine has room for, skipping those that are to be tried later."""
     for _ in range(min(len(pending), max(0, engine.free()))):
         now = time.monotonic()
         job = next((job for job in pending if job.not_before <= now), None)
@@ -160,7 +172,7 @@ def start_jobs(pending: deque[Job], state: SweepState, engine: Engine) -> None:
 
 
 def settle(outcome: Outcome, pending: deque[Job], state: SweepState, retries: int, watcher: Watcher) -> None:
-    """Decide what becomes of a job that ended: done, tried again, or failed."""
+    """Decide what happens to a job whose attempt ended: it is done, is tried again, or has failed."""
     job = outcome.job
     state.running.remove(job)
     if outcome.code == 0 and not is_finished(job):
@@ -168,20 +180,20 @@ def settle(outcome: Outcome, pending: deque[Job], state: SweepState, retries: in
     if outcome.code == 0:
         state.done.append(job)
         state.seconds.setdefault(kind(job), []).append(time.monotonic() - job.started)
-    elif outcome.code == Busy.exit_code:  # another process is at it: look again later
+    elif outcome.code == Busy.exit_code:  # another process is writing it: try again later
         job.not_before = time.monotonic() + BUSY_SECONDS
         pending.append(job)
     elif outcome.code != BAD_INPUT and job.attempts < retries:
         job.attempts += 1
-        watcher.say(f"{job.name}: {outcome.reason}. Trying again ({job.attempts} of {retries}).")
+        watcher.say(f"{job.name}: {outcome.reason}. Retrying ({job.attempts} of {retries}).")
         pending.appendleft(job)
     else:
         state.failed.append(outcome)
         watcher.say(f"{job.name} failed: {outcome.reason}")
 
 
-def unreachable_data(jobs: Sequence[Job]) -> list[Outcome]:
-    """Jobs whose data set is missing or unreadable. Each is looked at once, which also decodes it for all jobs."""
+def missing_data(jobs: Sequence[Job]) -> list[Outcome]:
+    """Jobs whose data set is missing or unreadable. Each data set is loaded once, which decodes it for all jobs."""
     problems: dict[tuple[Any, ...], str] = {}
     outcomes = []
     for job in jobs:
@@ -199,9 +211,9 @@ def unreachable_data(jobs: Sequence[Job]) -> list[Outcome]:
 
 
 def run_local(configs: Sequence[RunConfig], jobs: int, on_done: Callable[[Run], None] | None = None) -> list[Run]:
-    """Run configs in processes of their own, ``jobs`` at a time; finished ones are found, not run again.
+    """Run configs in separate processes, ``jobs`` at a time; finished ones are found and not repeated.
 
-    The short way for a handful of runs that all must succeed; :func:`run_sweep` is the long one.
+    A short form of :func:`run_sweep` for a few runs, all of which must succeed. ``on_done`` is called with each run.
     """
 
     def done(job: Job) -> None:

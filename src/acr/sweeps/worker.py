@@ -1,7 +1,8 @@
 """One run in a process of its own: ``python -m acr.sweeps.worker CONFIG.yaml``.
 
-The process that started it holds the other end of its standard input. When that end closes, whether the parent ended
-or was killed, the run stops as at a signal: after the step, with a checkpoint. So no sweep leaves orphans behind.
+The process that started it holds the other end of its standard input. When that end closes, because the parent ended
+or was killed, the run stops as if it had received a signal: after the current step, with a checkpoint. So no sweep
+leaves orphans behind.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from acr.runs.resolve import make_config, read_config_file
 
 
 def execute_config(config: RunConfig) -> tuple[int, str]:
-    """Run or resume a config; exit code and, where it failed, the reason in words."""
+    """Run or resume a config; returns the exit code and, if it failed, the reason."""
     try:
         run_config(config, resume="auto")
     except AcrError as error:
@@ -28,13 +29,13 @@ def execute_config(config: RunConfig) -> tuple[int, str]:
         return 130, "Interrupted before the first checkpoint."
     except MemoryError:
         return 1, "Out of memory. Try a smaller width, batch_size or buffer_size, or fewer --jobs."
-    except Exception as error:  # whatever it is, the rest of the sweep goes on
+    except Exception as error:  # whatever it is, the rest of the sweep continues
         return 1, f"Unexpected {type(error).__name__}: {error}"
     return 0, ""
 
 
 def follow_parent() -> None:
-    """Stop as at a signal when the parent is gone."""
+    """Send SIGTERM to this process when the parent is gone."""
 
     def watch() -> None:
         while os.read(sys.stdin.fileno(), 1024):

@@ -1,4 +1,4 @@
-"""For people who write methods: a small stream to try them on, and the checks that every method must pass.
+"""For authors of methods: a small stream to try them on, and the checks that every method must pass.
 
 from acr.testing import check_method
 print(check_method(MyMethod))

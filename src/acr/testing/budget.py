@@ -1,4 +1,4 @@
-"""What a method keeps of the samples it saw, counted."""
+"""Counting what a method keeps of the samples it saw."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ LABEL_AND_TASK_BYTES = 16
 
 
 def declared_columns(method: Method) -> dict[str, tuple[int, ...]]:
-    """The columns a method says it stores with each sample, its policy's among them."""
+    """The columns that a method declares it stores with each sample, including those of its policy."""
     declared = getattr(method, "buffer_columns", None)
     return dict(declared()) if declared else dict(getattr(method, "columns", {}))
 
 
 def budget_bytes(run: Rehearsal) -> int:
-    """Buffer size x (image + label + task + declared columns)."""
+    """The most that the memory may take: buffer size x (image + label + task + declared columns)."""
     columns = declared_columns(run.method).values()
     sample = math.prod(run.context.image_shape) + LABEL_AND_TASK_BYTES + sum(4 * math.prod(shape) for shape in columns)
     return run.context.buffer_size * sample
 
 
 def memory_bytes(run: Rehearsal) -> tuple[int, int, int]:
-    """Bytes of the memory, bytes it may have, bytes kept besides."""
+    """Bytes of the memory, its budget in bytes, and bytes of samples kept outside the memory."""
     used = sum(value.numel() * value.element_size() for value in run.method.memory().values())
     return used, budget_bytes(run), run.method.side_memory_bytes()
 
 
 def check_memory(run: Rehearsal) -> None:
-    """The memory is within its budget and says truly what it holds; nothing else holds samples without saying so."""
+    """Assert that the memory is within its budget and holds what it declares, and that no other samples are kept."""
     method, context = run.method, run.context
     memory = method.memory()
     if memory:
         missing = OWN_COLUMNS - set(memory)
-        assert not missing, f"memory() lacks {sorted(missing)}"
+        assert not missing, f"memory() has no {sorted(missing)}"
         lengths = {name: len(values) for name, values in memory.items()}
         assert len(set(lengths.values())) == 1, f"the columns of memory() have different lengths: {lengths}"
         n = lengths["images"]
@@ -54,8 +54,8 @@ def check_memory(run: Rehearsal) -> None:
         shape = tuple(images.shape[1:])
         assert shape == context.image_shape, f"the memory holds images of shape {shape}, not {context.image_shape}"
         seen, tasks = set(context.seen), memory["tasks"].tolist()
-        strangers = sorted(set(memory["labels"].tolist()) - seen)
-        assert not strangers, f"the memory holds labels {strangers}; seen so far are {sorted(seen)}"
+        unseen = sorted(set(memory["labels"].tolist()) - seen)
+        assert not unseen, f"the memory holds labels {unseen}; seen so far are {sorted(seen)}"
         assert all(0 <= t <= context.task for t in tasks), "the memory holds samples of tasks that have not begun"
         undeclared = sorted(set(memory) - OWN_COLUMNS - set(declared_columns(method)))
         assert not undeclared, f"the memory holds the columns {undeclared}, which are not declared"
@@ -65,12 +65,12 @@ def check_memory(run: Rehearsal) -> None:
     allowed = context.buffer_size * math.prod(context.image_shape) + side
     assert held <= allowed, (
         f"the method keeps {held} bytes of images; {allowed - side} is the memory's budget and {side} is what "
-        "side_memory_bytes() admits to"
+        "side_memory_bytes() reports"
     )
 
 
 def image_like(method: Method, shape: tuple[int, int, int]) -> list[Tensor | np.ndarray[Any, Any]]:
-    """Every tensor or array a method holds that has the shape of images, each storage once."""
+    """Every tensor or array of a method whose last dimensions are those of images; each storage counts once."""
     found: dict[int, Tensor | np.ndarray[Any, Any]] = {}
     for value in _reachable(vars(method), set()):
         if tuple(value.shape[-3:]) == shape:
@@ -79,6 +79,7 @@ def image_like(method: Method, shape: tuple[int, int, int]) -> list[Tensor | np.
 
 
 def _reachable(value: Any, visited: set[int]) -> Iterator[Tensor | np.ndarray[Any, Any]]:
+    """Every tensor and array that can be reached from an object, except through what the run itself provides."""
     if id(value) in visited or isinstance(value, (Context, Task, ImageSet, torch.nn.Module, torch.optim.Optimizer)):
         return
     visited.add(id(value))

@@ -1,7 +1,7 @@
-"""``check_method``: what every method must hold to, whoever wrote it.
+"""``check_method``: what every method must satisfy, whoever wrote it.
 
-Each check is a function that takes a :class:`Trial` and fails with a sentence. A method for which a check makes no
-sense says so in ``exemptions``, with the reason; the report lists it.
+Each check is a function that takes a :class:`Trial` and fails with a sentence. A method to which a check does not apply
+lists it in ``exemptions``, with the reason, and the report repeats it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from acr.training.checkpoint import Checkpoints
 TASKS = ((0, 1), (2, 3), (4, 5))
 NEXT_LOSSES = 20
 STOPS = (4, 12, 15)
-"""Steps after which the state is saved and loaded: in an epoch of the first task, after the last step of a task but
-before its end, and in an epoch of the second task, with a memory."""
+"""Steps after which the state is saved and loaded: within an epoch of the first task, after the last step of a task but
+before its end, and within an epoch of the second task, with a memory."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,15 @@ class ConformanceReport:
 
     method: str
     checks: tuple[str, ...]
-    """Names of the checks that were passed."""
+    """Names of the checks that passed."""
     exemptions: dict[str, str]
-    """Checks that do not apply, with the method's reasons."""
+    """Checks that do not apply, with the reasons that the method gives."""
     memory_bytes: int
-    """What the memory takes when it is full."""
+    """The most bytes that the memory took."""
     budget_bytes: int
-    """What it may take: buffer size x (image + declared columns)."""
+    """The bytes it may take: buffer size x (image + label + task + declared columns)."""
     side_memory_bytes: int
-    """The most that was kept of samples besides the memory."""
+    """The most bytes of samples that were kept outside the memory."""
 
     def __str__(self) -> str:
         lines = [
@@ -64,18 +64,18 @@ class ConformanceReport:
 
 @dataclass
 class Trial:
-    """A method on trial: short runs on small streams, and what was measured on the way."""
+    """A method under test: short runs on small streams, and what was measured in them."""
 
     cls: type[Method]
     options: dict[str, Any]
     measured: dict[str, int] = field(default_factory=lambda: {"memory": 0, "budget": 0, "side": 0})
 
     def stream(self, tasks: Sequence[Sequence[int]] = TASKS, channels: int = 3) -> TaskStream:
-        """Six classes that a small network tells apart."""
+        """A stream of six classes that a small network can tell apart."""
         return TaskStream(toy_data(classes=6, train=24, channels=channels), tasks)
 
     def rehearse(self, stream: TaskStream | None = None, **settings: Any) -> Rehearsal:
-        """A run from the start."""
+        """A run that has not taken any step yet; ``settings`` are those of :class:`Rehearsal`."""
         return Rehearsal(self.cls, stream or self.stream(), self.options, watch=self.watch, **settings)
 
     def watch(self, run: Rehearsal) -> None:
@@ -88,28 +88,28 @@ class Trial:
 
     @cached_property
     def base(self) -> Rehearsal:
-        """The undisturbed run that others are compared with."""
+        """The uninterrupted run with which the others are compared."""
         run = self.rehearse()
-        run.look_at = {*STOPS, *(stop + NEXT_LOSSES for stop in STOPS)}
+        run.record_at = {*STOPS, *(stop + NEXT_LOSSES for stop in STOPS)}
         return run.go()
 
     def same_as_base(self, run: Rehearsal, what: str) -> None:
-        """Equal losses all the way, and an equal state at the end."""
+        """Assert equal losses throughout, and an equal state at the end; ``what`` describes the comparison."""
         parted = first_difference(self.base.losses, run.losses)
-        assert parted is None, f"{what}: the losses part at {parted}"
+        assert parted is None, f"{what}: the losses differ at {parted}"
         different = different_tensors(self.base.tensors(), run.tensors())
         assert not different, f"{what}: the states differ at the end in {', '.join(different[:5])}"
 
 
 def check_registered(trial: Trial) -> None:
-    """It has a name and options that the command line and config files can use."""
+    """The method has a name and options that the command line and config files can use."""
     cls = trial.cls
     name = getattr(cls, "name", None)
     assert isinstance(name, str), "the class has no name"
     assert name, "the class has no name"
     assert issubclass(cls.Options, MethodOptions), "Options is not a subclass of acr.config.MethodOptions"
     clash = sorted(set(cls.Options.model_fields) & set(RunConfig.model_fields))
-    assert not clash, f"the options {clash} have the names of fields that every run has"
+    assert not clash, f"the options {clash} have names that are already fields of every run"
     with _registered(cls):
         assert method_class(name) is cls, f"the name {name!r} belongs to another method"
         make_config({"method": name, **trial.options})
@@ -131,10 +131,10 @@ def check_own_randomness(trial: Trial) -> None:
 
 
 def check_resume(trial: Trial) -> None:
-    """Saved to files after any step and loaded into a new object, it goes on as if nothing had happened."""
+    """Saved to files after any step and loaded into a new object, the run continues as if nothing had happened."""
     base = trial.base
     for stop in STOPS:
-        state, tensors = base.seen[stop]
+        state, tensors = base.recorded[stop]
         with tempfile.TemporaryDirectory() as folder:
             checkpoints = Checkpoints(Path(folder), "rehearsal")
             checkpoints.save(stop, state)
@@ -147,28 +147,28 @@ def check_resume(trial: Trial) -> None:
         run.go(NEXT_LOSSES)
         parted = first_difference(base.losses[stop : stop + NEXT_LOSSES], run.losses)
         assert parted is None, (
-            f"saved after step {stop} and loaded, its losses are not those of the run that went on; from there, "
-            f"{parted}: something it keeps is not in its state_dict"
+            f"saved after step {stop} and loaded, its losses are not those of the uninterrupted run; from there, "
+            f"{parted}: a part of its state is missing from state_dict"
         )
-        different = different_tensors(base.seen[stop + NEXT_LOSSES][1], run.tensors())
-        assert not different, f"saved after step {stop} and loaded, it ends elsewhere: {', '.join(different[:5])}"
+        different = different_tensors(base.recorded[stop + NEXT_LOSSES][1], run.tensors())
+        assert not different, f"saved after step {stop} and loaded, it ends differently: {', '.join(different[:5])}"
 
 
 def check_no_future(trial: Trial) -> None:
-    """No sample or label of a task but the current one is looked at; noise in their place changes nothing."""
+    """Only samples and labels of the current task are accessed; replacing all others by noise changes nothing."""
     run = trial.rehearse(PoisonedStream(trial.stream().data, TASKS)).go()
-    trial.same_as_base(run, "two streams that differ in other tasks' samples than the current one")
+    trial.same_as_base(run, "two streams that differ only in samples of tasks other than the current one")
 
 
 def check_no_test_images(trial: Trial) -> None:
-    """Evaluating changes nothing: not the losses to come, not the state."""
+    """Evaluation changes nothing: neither later losses nor the state."""
     images = np.ascontiguousarray(trial.stream().data.test.images)
     run = trial.rehearse(test_images=torch.from_numpy(images)).go()
     trial.same_as_base(run, "a run with evaluations and one without")
 
 
 def check_all_outputs(trial: Trial) -> None:
-    """A finite score for every class of the stream, from the first task on, for any number of images."""
+    """``logits`` gives a finite score for every class of the stream, from the start on, for any number of images."""
     run = trial.rehearse()
     images = torch.from_numpy(trial.stream().data.test.images.copy())
     for moment, steps in (("before the first task", 0), ("in the first task", 4), ("after the last task", None)):
@@ -185,7 +185,7 @@ def check_all_outputs(trial: Trial) -> None:
 
 
 def check_learns(trial: Trial) -> None:
-    """The loss goes down on a task that can be learned, and the weights move."""
+    """The loss decreases on a task that can be learned, and the weights change."""
     run = trial.rehearse(epochs=8)
     before = run.tensors()
     run.go(8 * 6)  # the first task
@@ -193,39 +193,39 @@ def check_learns(trial: Trial) -> None:
     assert losses, "observe never returned a loss"
     quarter = max(1, len(losses) // 4)
     early, late = sum(losses[:quarter]) / quarter, sum(losses[-quarter:]) / quarter
-    assert late < early, f"the loss does not go down on a task that can be learned: {early:.3f} early, {late:.3f} late"
+    assert late < early, f"the loss does not decrease on a task that can be learned: {early:.3f} early, {late:.3f} late"
     assert different_tensors(before, run.tensors()), "no weight has changed"
 
 
 def check_within_budget(trial: Trial) -> None:
-    """The memory holds no more than the buffer size, in samples and in bytes; what is kept besides is reported."""
+    """The memory holds no more than the buffer size, in samples and in bytes; anything kept outside it is reported."""
     assert trial.base.losses  # every step of every run is watched; this makes sure that there was one
     if trial.cls.uses_memory:
         assert trial.measured["memory"] > 0, "uses_memory is set, but memory() stayed empty"
 
 
 def check_unequal_tasks(trial: Trial) -> None:
-    """Tasks of one, two and three classes."""
+    """The method learns tasks of one, two and three classes."""
     trial.rehearse(trial.stream([[0], [1, 2], [3, 4, 5]]), epochs=2).go()
 
 
 def check_one_class_tasks(trial: Trial) -> None:
-    """Every task has one class."""
+    """The method learns tasks of one class each."""
     trial.rehearse(trial.stream([[0], [1], [2]]), epochs=2).go()
 
 
 def check_last_batch_of_one(trial: Trial) -> None:
-    """The last batch of an epoch has one image."""
+    """The method learns when the last batch of an epoch has one image."""
     trial.rehearse(trial.stream(TASKS[:2]), epochs=2, batch_size=47).go()  # 48 samples
 
 
 def check_small_buffer(trial: Trial) -> None:
-    """The memory is smaller than a batch: one place a class."""
+    """The method learns with a memory smaller than a batch: one place per class."""
     trial.rehearse(epochs=2, batch_size=10, buffer_size=6).go()
 
 
 def check_single_channel(trial: Trial) -> None:
-    """Grey images."""
+    """The method learns grey images."""
     trial.rehearse(trial.stream(channels=1), epochs=2).go()
 
 
@@ -245,14 +245,14 @@ CHECKS: dict[str, Callable[[Trial], None]] = {
     "small-buffer": check_small_buffer,
     "single-channel": check_single_channel,
 }
-"""Name of a check (as in ``Method.exemptions``) and what carries it out; its docstring says what must hold."""
+"""The checks by name (as in ``Method.exemptions``); the docstring of each function states what must hold."""
 
 
 def check_method(cls: type[Method], **options: Any) -> ConformanceReport:
-    """Put a method through all checks; ``options`` are options of the method, the defaults if not given.
+    """Run all checks on a method; ``options`` are options of the method, by default its own defaults.
 
-    Raises an ``AssertionError`` that says which check failed and why. Takes seconds for a method whose step is that of
-    plain replay. The global generators and the registry are left as they were.
+    Raises an ``AssertionError`` that states which check failed and why. Takes seconds for a method whose step costs as
+    much as plain replay. The global generators and the registry are left as they were.
     """
     name = getattr(cls, "name", cls.__name__)
     assert isinstance(cls, type), f"check_method takes a class, a subclass of acr.methods.method.Method; got {cls!r}"
@@ -264,11 +264,11 @@ def check_method(cls: type[Method], **options: Any) -> ConformanceReport:
     passed = []
     with _global_generators_kept(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for check, carry_out in CHECKS.items():
+        for check, function in CHECKS.items():
             if check in cls.exemptions:
                 continue
             try:
-                carry_out(trial)
+                function(trial)
             except AssertionError as error:
                 raise AssertionError(f"{name} fails the check {check!r}: {error}.") from error
             except Exception as error:
@@ -281,7 +281,7 @@ def check_method(cls: type[Method], **options: Any) -> ConformanceReport:
 
 @contextmanager
 def _registered(cls: type[Method]) -> Iterator[None]:
-    """The method in the registry, for as long as it takes."""
+    """Have the method in the registry while the block runs."""
     before = dict(REGISTRY)
     try:
         if cls.name not in method_names():
@@ -312,6 +312,7 @@ def _global_states() -> dict[str, Any]:
 
 @contextmanager
 def _global_generators_kept() -> Iterator[None]:
+    """Restore the global generators after the block."""
     python, numpy, pytorch = random.getstate(), np.random.get_state(), torch.get_rng_state()
     try:
         yield

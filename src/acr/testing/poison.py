@@ -1,7 +1,8 @@
-"""A stream in which only the current task can be looked at.
+"""A stream in which only the current task can be accessed.
 
-Every task is handed out with the rows of all other tasks replaced by noise, in arrays that complain when such a row is
-asked for. Whoever gets round the complaint learns from the noise, and two streams with different noise tell.
+Every task comes with the rows of all other tasks replaced by noise, in arrays that raise an error when such a row is
+accessed. A method that bypasses the error learns from the noise, which shows when its run is compared with one on the
+original stream.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ Guard = Callable[[npt.NDArray[np.int64]], None]
 
 
 class Peeked(AssertionError):
-    """Something was looked at that is none of the method's business."""
+    """The method accessed something that it must not see."""
 
 
 class GuardedArray(np.ndarray[Any, Any]):
-    """An array that asks a guard before it shows rows, and refuses to be read as a whole."""
+    """An array that calls a guard with the rows that are accessed; an operation on the array accesses all rows."""
 
     guard: Guard | None = None
 
@@ -48,7 +49,7 @@ class GuardedArray(np.ndarray[Any, Any]):
 
 
 def guarded(images: ImageSet, guard: Guard) -> ImageSet:
-    """The same images behind a guard."""
+    """The same images, with ``guard`` called before each access."""
     result = ImageSet(images.images.view(GuardedArray), images.labels.view(GuardedArray), images.class_names)
     for array in (result.images, result.labels):
         assert isinstance(array, GuardedArray)
@@ -57,13 +58,16 @@ def guarded(images: ImageSet, guard: Guard) -> ImageSet:
 
 
 class PoisonedStream(TaskStream):
-    """Tasks as they are, in a training set whose other rows are noise and out of bounds; no test set at all."""
+    """The tasks of a stream, in a training set whose other rows are noise and must not be accessed, nor the test set.
+
+    ``noise`` is the seed of the noise.
+    """
 
     def __init__(self, data: DataSet, tasks: Any, noise: int = 0) -> None:
         super().__init__(data, tasks)
         self.noise = noise
         self.open: int | None = None
-        """The task that is being learned; None: none."""
+        """The task that is being learned, None between tasks."""
         self.rows = [self.data.train.of_classes(classes) for classes in self.task_classes]
 
         def no_test(rows: npt.NDArray[np.int64]) -> None:
@@ -91,13 +95,13 @@ class PoisonedStream(TaskStream):
             when = "between two tasks" if self.open is None else f"while task {self.open} was learned"
             if self.open is not None and self.open != number:
                 raise Peeked(f"the method looked at samples of task {number} {when}")
-            strangers = [t for t, rows in enumerate(self.rows) if t != number and np.isin(asked, rows).any()]
-            what = f"samples or labels of tasks {strangers}" if strangers else f"samples of task {number}"
+            others = [t for t, rows in enumerate(self.rows) if t != number and np.isin(asked, rows).any()]
+            what = f"samples or labels of tasks {others}" if others else f"samples of task {number}"
             raise Peeked(f"the method looked at {what} {when}")
 
         classes = self.task_classes[number]
         return Task(number, classes, self.columns(number), guarded(ImageSet(images, labels), guard), mine)
 
     def merged(self) -> TaskStream:
-        """There is no honest way to have all tasks at once."""
+        """Not possible here: a method that sees all tasks at once accesses future ones by definition."""
         raise Peeked("the method is trained on all tasks at once (sees_all_tasks)")

@@ -22,14 +22,14 @@ WIDTH = 4
 
 
 class Rehearsal:
-    """A method on a stream, step by step: its losses, and a look at it after every step.
+    """A method on a stream, step by step: records its losses and calls ``watch`` after every step.
 
     Args:
         cls: the method; it need not be registered.
         stream: what it learns.
-        options: options of the method, the defaults if not given.
-        test_images: scored between two tasks, where a real run evaluates.
-        watch: called after every step and at the end of every task, when the method is between two calls.
+        options: options of the method; by default its own defaults.
+        test_images: scored after every task, where a real run evaluates.
+        watch: called after every step and at the end of every task, between two calls of the method.
     """
 
     def __init__(
@@ -63,13 +63,14 @@ class Rehearsal:
         self.test_images = test_images
         self.watch = watch
         self.losses: list[float | None] = []
-        self.look_at: set[int] = set()
-        """Numbers of steps after which the state is copied into ``seen``."""
-        self.seen: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
-        """The state of the run and that of the method, flat, after so many steps."""
+        self.record_at: set[int] = set()
+        """Numbers of steps after which the state is copied into ``recorded``."""
+        self.recorded: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
+        """By number of steps: the state of the run, and the state of the method as in :meth:`tensors`."""
 
     def go(self, steps: int | None = None) -> Rehearsal:
-        """Learn to the end of the stream, or for so many steps more."""
+        """Learn to the end of the stream, or for ``steps`` more steps; returns itself."""
+        # Task by task, instead of by iterating over the loop: a poisoned stream is opened for one task at a time.
         last = None if steps is None else len(self.losses) + steps
         while self.loop.cursor.task < len(self.loop.tasks) and (last is None or len(self.losses) < last):
             task = self.loop.tasks[self.loop.cursor.task]
@@ -83,7 +84,7 @@ class Rehearsal:
         return self
 
     def learn(self, task: Task) -> Iterator[Step | EpochEnd]:
-        """One task, the only one whose samples may be looked at meanwhile."""
+        """Learn one task, the only one whose samples may be accessed meanwhile."""
         if isinstance(self.stream, PoisonedStream):
             self.stream.open = task.index
         yield from self.loop.learn(task)
@@ -91,7 +92,7 @@ class Rehearsal:
             self.stream.open = None
 
     def after_step(self, step: Step) -> None:
-        """Note the loss, and look at the method where a real run would save itself."""
+        """Record the loss, and watch the method where a real run would save a checkpoint."""
         batch, loss = step.batch, step.loss
         where = f"task {batch.task}, epoch {batch.epoch}, step {batch.step}"
         if loss is None:
@@ -104,11 +105,11 @@ class Rehearsal:
             self.losses.append(value)
         if self.watch:
             self.watch(self)
-        if len(self.losses) in self.look_at:
-            self.seen[len(self.losses)] = (self.copy_of_state(), self.tensors())
+        if len(self.losses) in self.record_at:
+            self.recorded[len(self.losses)] = (self.copy_of_state(), self.tensors())
 
     def between_tasks(self) -> None:
-        """Where a real run evaluates."""
+        """Score the test images, where a real run evaluates."""
         if self.watch:
             self.watch(self)
         if self.test_images is not None:
@@ -116,31 +117,31 @@ class Rehearsal:
 
     @torch.inference_mode()
     def scores(self, images: Tensor) -> Tensor:
-        """What the method says about images."""
+        """The method's scores of images."""
         self.method.network.eval()
         return self.method.logits(images)
 
     def copy_of_state(self) -> dict[str, Any]:
-        """What a checkpoint would hold."""
+        """A copy of what a checkpoint would hold."""
         try:
             return dict(clone_state({"cursor": dict(vars(self.loop.cursor)), "method": self.method.state_dict()}))
         except TypeError as error:
             raise AssertionError(f"its state cannot be saved. {error}".rstrip(".")) from error
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Back to a state that was copied."""
+        """Restore a state from :meth:`copy_of_state`."""
         self.loop.cursor = Cursor(**state["cursor"])
         self.method.load_state_dict(state["method"])
 
     def tensors(self) -> dict[str, Any]:
-        """The state of the method, flat: every tensor by its path, and the rest as one piece of text."""
+        """The state of the method: every tensor by its path, and everything else as one piece of text."""
         tensors: dict[str, Tensor] = {}
         rest = flatten(self.method.state_dict(), tensors)
         return {**{name: value.clone() for name, value in tensors.items()}, "numbers and text": repr(rest)}
 
 
 def first_difference(a: Sequence[float | None], b: Sequence[float | None]) -> str | None:
-    """Where two series of losses part, in words; None if they are equal."""
+    """The first difference between two series of losses, as text; None if they are equal."""
     for step, (one, other) in enumerate(zip(a, b, strict=False)):
         if one != other:
             return f"step {step}: {one} and {other}"

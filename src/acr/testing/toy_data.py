@@ -10,7 +10,9 @@ from acr.data.images import DataSet, ImageSet
 def toy_data(
     classes: int = 4, train: int = 24, test: int = 6, channels: int = 3, side: int = 8, seed: int = 0
 ) -> DataSet:
-    """Small images that a small network learns in seconds: every class has a bright spot at a place of its own.
+    """Small images that a small network learns in seconds: every class has a bright spot at its own place.
+
+    ``train`` and ``test`` are numbers of images per class, ``side`` is the side of the images in pixels.
 
     >>> toy_data(classes=3, train=5).train.counts()
     {0: 5, 1: 5, 2: 5}

@@ -2,8 +2,8 @@
 
 A checkpoint is a folder with ``tensors.safetensors``, ``state.json`` (numbers, text, and which tensor goes where) and
 ``manifest.json`` (schema version, run, checksum of the other two). It is written beside the others under a temporary
-name, read back, and only then named; older ones go only after that. So at every moment, whatever fails, the newest
-complete one can be read.
+name, read back, and only then given its final name; older ones are removed only after that. So whatever fails, and
+whenever, the newest complete checkpoint can be read.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ MANIFEST = "manifest.json"
 
 
 class CheckpointError(AcrError):
-    """A checkpoint that cannot be read, with the file and the reason."""
+    """A checkpoint cannot be read; the message names the file and the reason."""
 
 
 def flatten(state: Any, tensors: dict[str, Tensor], path: str = "") -> Any:
-    """Nested state as JSON, with tensors taken out into ``tensors``."""
+    """A nested state as JSON; its tensors are moved into ``tensors``, named by their ``path`` in the state."""
     if isinstance(state, Tensor):
         name = path or "value"
         tensors[name] = state.detach().cpu().contiguous()
@@ -41,11 +41,11 @@ def flatten(state: Any, tensors: dict[str, Tensor], path: str = "") -> Any:
         return {"list": [flatten(value, tensors, f"{path}/{i}") for i, value in enumerate(state)]}
     if state is None or isinstance(state, (bool, int, float, str)):
         return {"value": state}
-    raise TypeError(f"A state holds tensors, numbers, text, lists and dicts; {path} is {type(state).__name__}.")
+    raise TypeError(f"A state can hold tensors, numbers, text, lists and dicts; {path} is {type(state).__name__}.")
 
 
 def restore(content: Any, tensors: dict[str, Tensor]) -> Any:
-    """The inverse of :func:`flatten` (tuples come back as lists)."""
+    """The inverse of :func:`flatten` (tuples become lists)."""
     ((kind, value),) = content.items()
     if kind == "tensor":
         return tensors[value]
@@ -59,7 +59,7 @@ def restore(content: Any, tensors: dict[str, Tensor]) -> Any:
 
 
 class Checkpoints:
-    """The checkpoints of one run folder."""
+    """The checkpoints of one run folder: ``run`` is the run's identity, ``keep`` how many are kept."""
 
     def __init__(self, folder: Path, run: str, keep: int = 2) -> None:
         self.folder = folder
@@ -72,7 +72,7 @@ class Checkpoints:
         return sorted(found, key=lambda path: int(path.name[5:]), reverse=True)
 
     def save(self, step: int, state: dict[str, Any]) -> Path:
-        """Write a checkpoint, prove that it can be read, then drop the oldest."""
+        """Write a checkpoint, verify that it can be read, then remove the oldest."""
         from safetensors.torch import save
 
         tensors: dict[str, Tensor] = {}
@@ -88,9 +88,10 @@ class Checkpoints:
         try:
             for name, data in content.items():
                 files.write_bytes(part / name, data)
+            # Read it back before it counts: a disk may fail without reporting an error.
             for name, data in content.items():
                 if (part / name).read_bytes() != data:
-                    raise CheckpointError(f"{part / name} does not read back as it was written: check the disk.")
+                    raise CheckpointError(f"{part / name} does not read back as it was written. Check the disk.")
             files.replace_folder(part, target)
         finally:
             files.remove_tree(part)
@@ -98,9 +99,9 @@ class Checkpoints:
         return target
 
     def tidy(self, step: int) -> None:
-        """Drop what the new checkpoint makes useless: the oldest, and what a killed process left half written.
+        """Remove what the new checkpoint makes useless: the oldest, and what a killed process left half written.
 
-        Later ones can only be damaged ones that were passed over; kept, they would push good ones out.
+        Checkpoints of later steps can only be damaged ones that were skipped; if kept, they would push out good ones.
         """
         later = [path for path in self.folders() if int(path.name[5:]) > step]
         old = [path for path in self.folders() if path not in later][self.keep :]
@@ -108,14 +109,14 @@ class Checkpoints:
             files.remove_tree(path)
 
     def load(self) -> tuple[int, dict[str, Any]] | None:
-        """The newest checkpoint that can be read; a damaged one is named in a warning and passed over."""
+        """Step and state of the newest readable checkpoint; None without checkpoints. Damaged ones give a warning."""
         damaged = []
         for path in self.folders():
             try:
                 return read(path, self.run)
             except CheckpointError as error:
                 damaged.append(str(error))
-                warnings.warn(f"{error} Falling back to the one before.", stacklevel=2)
+                warnings.warn(f"{error} Falling back to the one before it.", stacklevel=2)
         if damaged:
             raise CheckpointError(
                 f"No checkpoint in {self.folder} can be read: {' '.join(damaged)} Nothing was changed. "
@@ -125,7 +126,7 @@ class Checkpoints:
 
 
 def verify(path: Path, run: str) -> dict[str, bytes]:
-    """The files of a checkpoint, if all are there, of this run, and as they were written."""
+    """The files of a checkpoint, if all of them exist, belong to this run, and are as they were written."""
     try:
         manifest = json.loads((path / MANIFEST).read_bytes())
         schema, owner, checksums = manifest["schema"], manifest["run"], manifest["checksums"]
@@ -158,7 +159,7 @@ def read(path: Path, run: str) -> tuple[int, dict[str, Any]]:
     content = verify(path, run)
     try:
         state = restore(json.loads(content["state.json"]), load(content["tensors.safetensors"]))
-    except Exception as error:  # checksums agree, so this is a foreign or forged file: say so, do not crash
+    except Exception as error:  # checksums agree, so this file is foreign or forged: report it, do not crash
         raise CheckpointError(f"Checkpoint {path} cannot be understood ({error}).") from None
     return int(path.name[5:]), state
 

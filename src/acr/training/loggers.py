@@ -1,7 +1,7 @@
 """Loggers people already use, fed from the events of a run: TensorBoard and Weights & Biases. Both are off by default.
 
-A logger sees exactly what ``events.jsonl`` holds, so nothing is measured twice, and a run does not depend on one: a
-logger that fails while a run goes on is dropped with a warning.
+A logger receives exactly what ``events.jsonl`` holds, so nothing is measured twice. A run does not depend on its
+loggers: one that fails during the run is switched off with a warning.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ TENSORBOARD_FOLDER = "tensorboard"
 
 
 class Logger(Protocol):
-    """Something that wants to hear of events."""
+    """Something that receives the events of a run."""
 
     def log(self, event: dict[str, Any]) -> None:
-        """Take note of an event."""
+        """Record an event."""
 
     def close(self) -> None:
-        """Write what is left and let go."""
+        """Write what is left and close."""
 
 
 def scalars(event: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """What an event says in numbers, by name.
+    """The numbers of an event, with their names.
 
     >>> list(scalars({"event": "stage", "accuracy": 0.5, "memory": 50, "accuracies": {"fog/1": [0.25, 0.75]}}))
     [('accuracy/seen tasks', 0.5), ('memory/samples', 50.0), ('accuracy by shift/fog/1', 0.5)]
@@ -58,7 +58,7 @@ def scalars(event: dict[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def check_loggers(config: RunConfig) -> None:
-    """Say what is missing before hours of training, not after."""
+    """Report a missing package before hours of training, not after."""
     wanted = {"tensorboard": config.tensorboard, "wandb": config.wandb != "off"}
     for package, asked in wanted.items():
         if asked and find_spec(package) is None:
@@ -82,28 +82,28 @@ def open_loggers(config: RunConfig, folder: Path) -> list[Logger]:
 
 
 class Guarded:
-    """A logger that cannot stop a run: the first error is reported, then it hears no more."""
+    """A logger that cannot stop a run: its first error is reported, and it receives no more events."""
 
     def __init__(self, logger: Logger, name: str) -> None:
         self.logger: Logger | None = logger
         self.name = name
 
     def log(self, event: dict[str, Any]) -> None:
-        """Pass the event on while all is well."""
+        """Pass the event on, unless the logger has failed."""
         try:
             if self.logger is not None:
                 self.logger.log(event)
-        except Exception as error:  # the run matters more than who watches it
+        except Exception as error:  # the run matters more than its logs
             self.logger = None
             logging.getLogger("acr").warning("%s is switched off for this run: %s", self.name, error)
 
     def close(self) -> None:
-        """Close the logger if it is still there."""
+        """Close the logger, unless it has failed."""
         try:
             if self.logger is not None:
                 self.logger.close()
         except Exception as error:
-            logging.getLogger("acr").warning("%s did not close: %s", self.name, error)
+            logging.getLogger("acr").warning("%s could not be closed: %s", self.name, error)
 
 
 class TensorBoard:
@@ -114,7 +114,7 @@ class TensorBoard:
         self.step = 0
 
     def log(self, event: dict[str, Any]) -> None:
-        """Write what the event says in numbers at the step where the run stands."""
+        """Write the numbers of the event at the current step."""
         self.step = int(event.get("taken", self.step))
         for name, value in scalars(event):
             self.writer.add_scalar(name, value, self.step, walltime=event.get("time"))
@@ -125,7 +125,7 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """Logs to a project ``acr``; a run folder keeps one id there, so that a run that is resumed goes on."""
+    """Logs to a project ``acr``. The id comes from the run folder's name, so that a resumed run continues its log."""
 
     def __init__(self, config: RunConfig, folder: Path) -> None:
         wandb: Any = import_module("wandb")
@@ -143,12 +143,12 @@ class WeightsAndBiases:
         self.step = 0
 
     def log(self, event: dict[str, Any]) -> None:
-        """Log what the event says in numbers at the step where the run stands."""
+        """Log the numbers of the event at the current step."""
         self.step = int(event.get("taken", self.step))
         values = dict(scalars(event))
         if values:
             self.run.log(values, step=self.step)
 
     def close(self) -> None:
-        """End the run there."""
+        """End the run at Weights & Biases."""
         self.run.finish()

@@ -23,7 +23,7 @@ from acr.transfer import send
 
 @dataclass
 class Cursor:
-    """The step to take next. ``step`` counts inside the epoch; ``started``: the method was told of the task."""
+    """The step to take next. ``step`` counts within the epoch; ``started``: the method began the task."""
 
     task: int = 0
     epoch: int = 0
@@ -80,9 +80,9 @@ class TaskData:
 
 
 class TrainingLoop:
-    """A method learns a stream. Iterating takes steps from wherever the cursor stands.
+    """A method learns a stream. Iterating takes steps from the cursor on.
 
-    ``rate`` gives the learning rate of an epoch of any task; without it the rate stays as the optimiser has it.
+    ``rate`` maps an epoch to its learning rate, the same in every task; without it the optimiser's rate is not changed.
     ``data_device`` is where the images of the current task are kept: the run's device, or the host if they do not fit.
     """
 
@@ -95,7 +95,7 @@ class TrainingLoop:
         data_device: torch.device | None = None,
     ) -> None:
         self.tasks = stream.merged() if method.sees_all_tasks else stream
-        """The tasks as this method is shown them."""
+        """The tasks as this method sees them."""
         self.method = method
         self.context = context
         self.rate = rate
@@ -113,7 +113,7 @@ class TrainingLoop:
             yield TaskEnd(task)
 
     def learn(self, task: Task) -> Iterator[Step | EpochEnd]:
-        """All epochs of one task, from wherever the cursor stands, and then the method's end of the task."""
+        """All epochs of one task, from the cursor on, and then the method's end of the task."""
         cursor = self.cursor
         if not cursor.started:  # a run resumed in the middle of a task has what begin_task set in its state
             self.begin_task(task)
@@ -137,12 +137,12 @@ class TrainingLoop:
         return self._data
 
     def begin_task(self, task: Task) -> None:
-        """Tell the method that a task starts."""
+        """Let the method begin a task."""
         self.place(task)
         self.method.begin_task(task)
 
     def steps(self, task: Task, epoch: int, first: int = 0) -> Iterator[Step]:
-        """The steps of one epoch, from the ``first`` on. The cursor is not moved."""
+        """The steps of one epoch, from number ``first`` on. The cursor is not moved."""
         if self.rate is not None:
             for group in self.method.optimizer.param_groups:
                 group["lr"] = self.rate(epoch)
@@ -152,12 +152,12 @@ class TrainingLoop:
             yield Step(batch, self.method.observe(batch))
 
     def end_task(self, task: Task) -> None:
-        """Tell the method that a task is over; most update their memory now."""
+        """Let the method end a task; most methods update their memory now."""
         self.place(task, self.context.epochs)
         self.method.end_task(task)
 
     def batches(self, task: Task, epoch: int, first: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch, in an order keyed by task and epoch; the last, smaller one is kept."""
+        """The batches of an epoch, in an order keyed by task and epoch; the last one may be smaller."""
         size, data = self.context.batch_size, self.task_data(task)
         order = torch.randperm(len(task), generator=generator(self.context.seed, "shuffle", task.index, epoch))
         there = send(order, self.context.device)  # the order of a whole epoch goes to the device in one copy
@@ -168,21 +168,21 @@ class TrainingLoop:
             yield Batch(there[chosen], images, labels, position, self.context.views, task.targets[order[chosen]])
 
     def place(self, task: Task, epoch: int = 0, step: int = 0) -> None:
-        """Tell the method's context where the run stands."""
+        """Record in the method's context where the run is, and which classes have been seen."""
         self.context.position = Position(self.context.seed, task.index, epoch, step)
         seen = [column for earlier in range(task.index + 1) for column in self.tasks.columns(earlier)]
         self.context.seen = list(dict.fromkeys(seen))
 
     def steps_per_epoch(self, task: Task) -> int:
-        """Batches of an epoch, the last partial one counted."""
+        """Number of batches per epoch, including a smaller last one."""
         return math.ceil(len(task) / self.context.batch_size)
 
     def steps_in_all(self) -> int:
-        """Steps of the whole run."""
+        """Number of steps of the whole run."""
         return sum(self.steps_per_epoch(task) for task in self.tasks) * self.context.epochs
 
     def steps_taken(self) -> int:
-        """Steps since the run began."""
+        """Number of steps taken since the start of the run."""
         cursor = self.cursor
         taken = sum(self.steps_per_epoch(self.tasks[t]) * self.context.epochs for t in range(cursor.task))
         if cursor.task < len(self.tasks):

@@ -13,7 +13,10 @@ PLAIN_LINE_SECONDS = 10.0
 
 
 class RunProgress:
-    """Where a run stands: task, epoch, loss, images a second, time left."""
+    """Shows task, epoch, loss, images per second and time left.
+
+    ``steps`` is the number of steps of the whole run, ``done`` how many were taken before it was resumed.
+    """
 
     def __init__(self, steps: int, done: int = 0, quiet: bool = False) -> None:
         self.console = Console(stderr=True, highlight=False)
@@ -40,11 +43,12 @@ class RunProgress:
             self.bar.stop()
 
     def step(self, label: str, loss: float | None, images: int) -> None:
-        """One more step is done."""
+        """Show that one more step is done: ``label`` is its place in the run, ``images`` its number of images."""
         self.done += 1
         if self.quiet:
             return
         now = time.monotonic()
+        # Steps before the run was resumed do not count: they took another process's time.
         rate = (self.done - self.first) / max(now - self.started, 1e-9)
         shown = "" if loss is None else f" loss {loss:.3f}"
         if self.bar:
@@ -55,6 +59,6 @@ class RunProgress:
             print(f"{label}{shown}, {rate * images:.0f} images/s, {left:.0f} s left", file=sys.stderr, flush=True)
 
     def say(self, line: str) -> None:
-        """A line that stays."""
+        """Print a line that stays on the screen."""
         if not self.quiet:
             self.console.print(line, markup=False)

@@ -1,4 +1,4 @@
-"""What a run leaves behind when it is over: ``results.json``, its memory, its confidences, a few pictures."""
+"""The last files of a run: ``results.json``, its memory, its confidences, a few images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 def write_results(trainer: Trainer) -> None:
-    """The last files of a run; ``results.json``, written at the very end, marks it finished."""
+    """Write the last files of a run; ``results.json``, written at the very end, marks the run as finished."""
     folder, stored = trainer.folder, stored_samples(trainer)
     if stored:
         folder.write_arrays("memory.npz", **stored)
@@ -32,7 +32,7 @@ def write_results(trainer: Trainer) -> None:
 
 
 def stored_samples(trainer: Trainer) -> Arrays:
-    """The final memory, its labels as the data set has them; empty where the method has none."""
+    """The final memory, with the label values of the data set; empty if the method has no memory."""
     stored = {name: value.cpu().numpy() for name, value in trainer.method.memory().items()}
     if stored:
         stored["labels"] = np.asarray(trainer.stream.classes)[stored["labels"]]
@@ -40,7 +40,7 @@ def stored_samples(trainer: Trainer) -> Arrays:
 
 
 def collect(trainer: Trainer, stored: Arrays) -> Results:
-    """Everything about a finished run but its summary."""
+    """The results of a finished run, without the summary."""
     config, stream, data = trainer.config, trainer.stream, trainer.stream.data
     protocol = config.protocol_in_force()
     return Results(
@@ -85,13 +85,13 @@ def describe_memory(trainer: Trainer, stored: Arrays) -> Memory:
 
 
 def sample_images(trainer: Trainer, per_task: int = 2) -> Arrays:
-    """A few test images of each task and their shifted copies, for people to look at."""
+    """A few test images of each task and their shifted copies, to be looked at."""
     positions = np.concatenate([rows[:per_task] for rows in trainer.stream.test_positions])[:20]
     test, last = trainer.stream.data.test, len(trainer.stream) - 1
     arrays: Arrays = {"images": test.images[positions], "labels": test.labels[positions]}
     for scenario in trainer.scenarios[1:]:
         shown = scenario.images(positions, last)
-        if shown.is_floating_point():  # a quirk's values; shown as the network's normalisation will see them
+        if shown.is_floating_point():  # values of a quirk; shown as the network's normalisation sees them
             shown = (shown * 255).round().clamp(0, 255).to(torch.uint8)
         arrays[scenario.name] = shown.numpy()
     return arrays

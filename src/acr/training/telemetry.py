@@ -10,21 +10,21 @@ import torch
 
 
 class Telemetry:
-    """Readings since the last reading."""
+    """Measures speed and use of resources from one reading to the next."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.process = psutil.Process()
-        self.process.cpu_percent()
+        self.process.cpu_percent()  # starts the measurement; the first value means nothing
         self.started = self.last = time.monotonic()
         self.images = 0
 
     def count(self, images: int) -> None:
-        """So many images have been trained on."""
+        """Record that this many more images have been trained on."""
         self.images += images
 
     def read(self) -> dict[str, Any]:
-        """Images a second and CPU use since the last reading, memory now, seconds since the start."""
+        """Images per second and CPU use since the last reading, current memory, seconds since the start."""
         now = time.monotonic()
         reading = {
             "seconds": round(now - self.started, 3),

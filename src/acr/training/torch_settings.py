@@ -1,4 +1,4 @@
-"""Settings of torch that belong to the whole process: a run borrows them and gives them back."""
+"""Settings of PyTorch that affect the whole process: set for a run, and restored afterwards."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 
 @contextmanager
 def torch_settings(device: torch.device, threads: int | None, deterministic: bool | None) -> Iterator[None]:
-    """So many threads, and deterministic algorithms where asked for; on a CPU also where nothing was said.
+    """Run the block with this number of threads and, if requested, with deterministic algorithms.
 
-    On a CPU this costs nothing. On a GPU it does, which is said once; an operation that has no deterministic form then
-    stops the run.
+    ``deterministic=None`` means yes on a CPU, where it costs nothing, and no elsewhere. On a GPU such algorithms are
+    slower, which a warning states; an operation that has no deterministic form then stops the run.
     """
     wanted = device.type == "cpu" if deterministic is None else deterministic
     before = (
@@ -38,7 +38,7 @@ def torch_settings(device: torch.device, threads: int | None, deterministic: boo
                     f"--deterministic on {device}: torch uses deterministic algorithms, which are slower.",
                     stacklevel=3,
                 )
-            switches.fill_uninitialized_memory = False  # a safety net for debugging, with a cost
+            switches.fill_uninitialized_memory = False  # helps only in debugging, and takes time
             torch.use_deterministic_algorithms(True, warn_only=deterministic is None)
         yield
     finally:

@@ -1,4 +1,4 @@
-"""A run: the training loop, with everything around it that makes it last. Evaluation, log, checkpoints, stopping."""
+"""The trainer: the training loop with everything around it, which is evaluation, log, checkpoints and stopping."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from acr.training.telemetry import Telemetry
 
 
 class Interrupted(AcrError):
-    """A signal asked the run to stop; it did so after a step, with a checkpoint."""
+    """A signal asked the run to stop; it stopped after a step, with a checkpoint."""
 
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)
@@ -31,14 +31,14 @@ class Interrupted(AcrError):
 
 
 class Diverged(AcrError):
-    """The loss is not a number any more."""
+    """The loss is no longer finite."""
 
 
 class Trainer:
     """One run: a method learns a stream and is evaluated after every task.
 
-    ``stream`` has the tasks by which is evaluated; the loop's are the tasks as the method is shown them (joint training
-    gets all classes as one). ``scenarios`` are the test images, the clean ones first.
+    ``stream`` has the tasks that are evaluated; the loop has the tasks as the method sees them (for joint training, all
+    classes in one task). ``scenarios`` are the test images, the clean ones first.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Trainer:
         self.telemetry = Telemetry(loop.context.device)
 
     def run(self) -> None:
-        """Learn every task that is left, evaluating after each."""
+        """Learn every remaining task, and evaluate after each."""
         steps, taken, cursor = self.loop.steps_in_all(), self.loop.steps_taken(), self.loop.cursor
         with RunProgress(steps, taken, self.config.quiet) as self.progress, StopSignal() as self.stop_signal:
             where = {"task": cursor.task, "epoch": cursor.epoch, "step": cursor.step}
@@ -90,7 +90,7 @@ class Trainer:
         return self.seconds_before + time.monotonic() - self.started
 
     def after_step(self, step: Step) -> None:
-        """Look at the loss, log what happened, and save or stop if it is time to."""
+        """Check the loss, log the step, and save or stop if it is time to."""
         batch = step.batch
         loss = None if step.loss is None else float(step.loss)
         where = f"task {batch.task + 1}/{len(self.loop.tasks)}, epoch {batch.epoch + 1}/{self.config.epochs}"
@@ -115,7 +115,7 @@ class Trainer:
             self.confidence[f"variance_{task.index}"] = self.method.confidence.variance()
 
     def evaluate_stage(self, task: Task) -> None:
-        """Count what is correct on all tasks seen, under every scenario that is due, and keep it."""
+        """Count what is correct on all tasks seen so far, under every scenario that is due, and store it."""
         last = task.index == len(self.loop.tasks) - 1
         number = len(self.stream) - 1 if last else task.index
         due = self.config.ood_every == "stage" or (self.config.ood_every == "end" and last)
@@ -137,10 +137,11 @@ class Trainer:
             memory=sum(stage.memory.values()),
             parts=stage.memory,
         )
-        self.progress.say(f"after task {number + 1}/{len(self.stream)}: accuracy {100 * accuracy:.1f} % on all seen")
+        where = f"after task {number + 1}/{len(self.stream)}"
+        self.progress.say(f"{where}: accuracy {100 * accuracy:.1f} % on all tasks so far")
 
     def stored_parts(self) -> dict[str, int]:
-        """How many samples the memory holds of each part, ``task/class``."""
+        """Number of stored samples of each part of the memory, ``task/class``."""
         memory = self.method.memory()
         parts: dict[str, int] = {}
         for task, label in zip(memory["tasks"].tolist(), memory["labels"].tolist(), strict=True) if memory else []:
@@ -149,7 +150,7 @@ class Trainer:
         return parts
 
     def evaluate_now(self, task: Task, epoch: int) -> None:
-        """An evaluation between two epochs, for the eye only: results do not hold it."""
+        """Evaluate between two epochs, for the screen and the log only: the results do not include it."""
         self.method.network.eval()
         number = len(self.stream) - 1 if self.method.sees_all_tasks else task.index
         accuracy = evaluate(self.method.logits, self.scenarios[0], self.stream, number).accuracy(self.headline)
@@ -169,7 +170,7 @@ class Trainer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Back to a saved state."""
+        """Restore a saved state."""
         self.loop.cursor = Cursor(**state["position"])
         self.stages = [Stage.model_validate(stage) for stage in state["stages"]]
         self.confidence = state["confidence"]
@@ -177,22 +178,22 @@ class Trainer:
         self.method.load_state_dict(state["method"])
 
     def save_checkpoint(self) -> None:
-        """Write the state to disk."""
+        """Write a checkpoint."""
         cursor = self.loop.cursor
-        number = self.loop.steps_taken() + cursor.task  # the end of a task counts, so that no two share a number
+        number = self.loop.steps_taken() + cursor.task  # a task's end counts as a step, so that no two share a number
         self.checkpoints.save(number, self.state_dict())
         self.saved_at = time.monotonic()
         self.folder.event("checkpoint", task=cursor.task, epoch=cursor.epoch, step=cursor.step)
 
     def stop(self, signal: int) -> None:
-        """Save and leave, because a signal asked for it."""
+        """Save and stop, because a signal asked for it."""
         self.save_checkpoint()
         self.folder.event("interrupted", signal=signal)
         how = f"Resume with: acr resume {self.folder.path}"
         raise Interrupted(signal, f"Stopped; everything so far is saved. {how}")
 
     def diverged(self, value: float, where: str) -> str:
-        """What to say when the loss is lost."""
+        """Log that the loss is no longer finite; returns the error message."""
         saved = self.checkpoints.folders()
         last = f"The last good checkpoint is {saved[0]}." if saved else "There is no checkpoint yet."
         rate = self.config.learning_rate

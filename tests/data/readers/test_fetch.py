@@ -139,7 +139,7 @@ def test_a_part_that_is_too_long_starts_over(server: SimpleNamespace, tmp_path: 
 
 def test_another_size_is_refused_before_it_is_fetched(server: SimpleNamespace, tmp_path: Path) -> None:
     server.content += b"more"
-    with pytest.raises(AcrError, match="another file now"):
+    with pytest.raises(AcrError, match="the file has changed"):
         get(server, tmp_path / "data")
 
 

@@ -300,7 +300,7 @@ def test_pickled_arrays_are_refused(tmp_path: Path) -> None:
             return Path.touch, (tmp_path / "ran",)
 
     np.savez(tmp_path / "a.npz", images=some_images(4), labels=np.array([Runs()] * 4, dtype=object))
-    with pytest.raises(InputError, match="not a sound array"):
+    with pytest.raises(InputError, match="not a valid array"):
         load_dataset(f"npz:{tmp_path / 'a.npz'}")
     assert not (tmp_path / "ran").exists()
 
@@ -310,7 +310,7 @@ def test_pickled_arrays_are_refused(tmp_path: Path) -> None:
     [
         ({"pictures": some_images(4)}, "has the arrays pictures"),
         ({"images": some_images(4), "labels": np.arange(3)}, "4 images, but there are 3 labels"),
-        ({"images": some_images(4) / 100.0 - 1, "labels": np.arange(4)}, "must lie in 0..1"),
+        ({"images": some_images(4) / 100.0 - 1, "labels": np.arange(4)}, "must be in 0..1"),
         ({"images": some_images(4).astype(int), "labels": np.arange(4)}, "uint8 or floats"),
         ({"images": some_images(4)[:, :5], "labels": np.zeros(4, int)}, "not square"),
         ({"images": some_images(4), "labels": np.arange(4) / 2}, "not a column of integers or text"),
@@ -325,7 +325,7 @@ def test_arrays_that_make_no_sense(tmp_path: Path, arrays: dict[str, np.ndarray]
 
 def test_a_text_file_is_no_archive(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_text("hello")
-    with pytest.raises(InputError, match="neither a folder nor a sound zip"):
+    with pytest.raises(InputError, match="neither a folder nor a valid zip"):
         load_dataset(f"npz:{tmp_path / 'a.npz'}")
     buffer = io.BytesIO()
     np.savez(buffer, images=some_images(4))

@@ -1,1 +1,1 @@
-"""Reading what strangers made: archives, pickles, image files, downloads. Nothing here runs what it reads."""
+"""Reading files that are not trusted: archives, pickles, images, downloads. Nothing here executes what it reads."""

@@ -1,8 +1,8 @@
-"""Reading and extracting archives that strangers made.
+"""Reading and extracting archives from sources that are not trusted.
 
-An archive is refused, and nothing of it is used, when a member's name leads out of the target (``..``, an absolute
+An archive is refused, and nothing in it is used, when a member's name leads out of the target (``..``, an absolute
 path, a drive), when it holds links, devices or other special files (no data set needs them), when it would unpack to
-more than any data set does, or to far more than its own size, and when it is cut short.
+more than any data set does or to far more than its own size, or when it is cut short.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Limits:
     members: int = 5_000_000
     total_bytes: int = 512 << 30
     ratio: int = 200
-    """Unpacked bytes for each byte of the archive; the formats' own limit, for endless zeros, is about 1000."""
+    """Unpacked bytes per byte of the archive; the formats can reach about 1000, with nothing but zeros."""
     free_bytes: int = 64 * MIB
-    """Below this total the ratio is not looked at."""
+    """Below this total the ratio is not checked."""
 
     def allowance(self, archive: Path) -> int:
         """How many bytes this archive may unpack to."""
@@ -48,13 +48,13 @@ LIMITS = Limits()
 
 
 def is_archive(path: Path) -> bool:
-    """Whether the name is that of an archive we read."""
+    """Whether the file name is that of a supported archive."""
     return path.name.lower().endswith((".zip", ".npz", ".tar", ".tar.gz", ".tgz"))
 
 
 def check_name(name: str, archive: Path) -> str:
-    """The member's name if it stays below the target, else an error."""
-    if name in (".", "./"):  # the target itself, with which many tars begin
+    """The name of a member, if it stays below the target; otherwise an error."""
+    if name in (".", "./"):  # the target itself, the first entry of many tar files
         return name
     posix, windows = PurePosixPath(name), PureWindowsPath(name)
     bad = posix.is_absolute() or windows.drive or windows.root or ".." in windows.parts or "\0" in name
@@ -67,16 +67,16 @@ def check_name(name: str, archive: Path) -> str:
 def open_zip(path: Path, limits: Limits | None = None) -> Iterator[zipfile.ZipFile]:
     """A zip file whose table of contents has been checked."""
     limits = limits or LIMITS
-    with _told_plainly(path), zipfile.ZipFile(path) as archive:
+    with _readable_errors(path), zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         _check_count(path, len(members), limits)
         for member in members:
             check_name(member.filename, path)
             kind = stat.S_IFMT(member.external_attr >> 16)
             if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-                raise _special(path, member.filename)
+                raise _special_file(path, member.filename)
             if member.flag_bits & 1:
-                raise InputError(f"{path} is encrypted. Unpack it yourself and give the folder.")
+                raise InputError(f"{path} is encrypted. Unpack it yourself and use the folder instead.")
         _check_total(path, sum(member.file_size for member in members), limits)
         yield archive
 
@@ -85,7 +85,7 @@ def tar_members(path: Path, limits: Limits | None = None) -> Iterator[tuple[str,
     """Names and contents of the regular files of a tar (also gzipped), in order; each is readable until the next."""
     limits = limits or LIMITS
     compressed = path.name.lower().endswith(("gz", "tgz"))
-    with _told_plainly(path), path.open("rb") as raw:
+    with _readable_errors(path), path.open("rb") as raw:
         stream = cast(IO[bytes], gzip.GzipFile(fileobj=raw) if compressed else raw)
         metered = _Metered(stream, path, limits)
         with tarfile.open(fileobj=metered, mode="r|") as archive:
@@ -97,7 +97,7 @@ def tar_members(path: Path, limits: Limits | None = None) -> Iterator[tuple[str,
                 if member.isdir():
                     continue
                 if not member.isreg():
-                    raise _special(path, member.name)
+                    raise _special_file(path, member.name)
                 _check_total(path, member.size, limits)
                 file = archive.extractfile(member)
                 assert file is not None
@@ -111,28 +111,29 @@ def read_members(path: Path, wanted: Callable[[str], bool], limits: Limits | Non
     if zipfile.is_zipfile(path):
         with open_zip(path, limits) as archive:
             return {name: archive.read(name) for name in archive.namelist() if wanted(name) and not name.endswith("/")}
-    with _told_plainly(path):
+    with _readable_errors(path):
         return {name: file.read() for name, file in tar_members(path, limits) if wanted(name)}
 
 
 def extract(
-    path: Path, target: Path, *, limits: Limits | None = None, tell: Callable[[int], None] = lambda files: None
+    path: Path, target: Path, *, limits: Limits | None = None, advance: Callable[[int], None] = lambda files: None
 ) -> None:
-    """Unpack a tar or zip so that ``target`` gets what the archive holds: all of it, or nothing.
+    """Unpack a tar or zip into the folder ``target``: all of it, or nothing.
 
-    It is unpacked into a fresh folder beside ``target`` first, so that no link that lies about can redirect a write.
-    What ``target`` already has under the same top-level names is left alone and is an error.
+    It is first unpacked into a new folder inside ``target``, so that no link that already exists can redirect a write.
+    A top-level name that ``target`` already has is an error, and nothing is replaced. ``advance`` is called with 1
+    after each file.
     """
     target.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=target, prefix=f".{path.name}.", suffix=".part"))
     try:
-        with _told_plainly(path):
+        with _readable_errors(path):
             for name, file in _members(path, limits):
                 destination = temporary / PurePosixPath(name)
                 destination.parent.mkdir(parents=True, exist_ok=True)
                 with destination.open("xb") as out:
                     shutil.copyfileobj(file, out, MIB)
-                tell(1)
+                advance(1)
         tops = sorted(temporary.iterdir())
         if taken := [top.name for top in tops if (target / top.name).exists()]:
             raise InputError(f"{target} already holds {', '.join(taken)}. Move it away first.")
@@ -154,7 +155,7 @@ def _members(path: Path, limits: Limits | None) -> Iterator[tuple[str, IO[bytes]
 
 
 class _Metered(io.RawIOBase):
-    """Counts what a stream gives, and stops it when it gives too much, whatever the headers promise."""
+    """Counts the bytes read from a stream and stops when there are too many, whatever the headers claim."""
 
     def __init__(self, stream: IO[bytes], path: Path, limits: Limits) -> None:
         self._stream, self._path, self._limits = stream, path, limits
@@ -164,21 +165,22 @@ class _Metered(io.RawIOBase):
         data = self._stream.read(min(size, MIB) if size >= 0 else MIB)
         self._left -= len(data)
         if self._left < 0:
-            raise _bomb(self._path, self._limits.allowance(self._path))
+            raise _too_large(self._path, self._limits.allowance(self._path))
         return data
 
 
 @contextmanager
-def _told_plainly(path: Path) -> Iterator[None]:
+def _readable_errors(path: Path) -> Iterator[None]:
+    """Turn the errors of the libraries that read archives into ones that say what to do."""
     try:
         yield
     except (EOFError, zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-        raise InputError(f"{path} is cut short or damaged ({error}). Delete it and get it again.") from error
+        raise InputError(f"{path} is cut short or damaged ({error}). Delete it and download it again.") from error
     except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
         raise InputError(f"{path} is refused: two of its members claim the same name, {error.filename}.") from error
     except NotImplementedError as error:
         raise InputError(
-            f"{path} uses a compression we do not read ({error}). Unpack it and give the folder."
+            f"{path} uses an unsupported compression ({error}). Unpack it yourself and use the folder instead."
         ) from error
 
 
@@ -189,15 +191,15 @@ def _check_count(path: Path, count: int, limits: Limits) -> None:
 
 def _check_total(path: Path, total: int, limits: Limits) -> None:
     if total > limits.allowance(path):
-        raise _bomb(path, limits.allowance(path))
+        raise _too_large(path, limits.allowance(path))
 
 
-def _bomb(path: Path, allowed: int) -> InputError:
+def _too_large(path: Path, allowed: int) -> InputError:
     return InputError(
         f"{path} is refused: it unpacks to more than {allowed / MIB:,.0f} MiB, far more than an archive of its size "
-        "should. If you trust it, unpack it yourself and give the folder."
+        "should. If you trust it, unpack it yourself and use the folder instead."
     )
 
 
-def _special(path: Path, name: str) -> InputError:
+def _special_file(path: Path, name: str) -> InputError:
     return InputError(f"{path} is refused: its member {name!r} is a link or a special file, not plain data.")

@@ -1,11 +1,11 @@
-"""From image files of any kind to uint8 RGB squares.
+"""From image files of any kind to square uint8 RGB images.
 
-What is done to every image, in this order: the first frame of an animation is taken; the EXIF orientation is applied;
-16-bit grey is scaled to 8 bits; what is transparent is laid on white; palettes, grey, CMYK and the rest become RGB;
-the shorter side is resized to the size asked for (bilinear, antialiased) and the centre is cut out.
+The steps for every image, in this order: the first frame of an animation is taken; the EXIF orientation is applied;
+16-bit grey is scaled to 8 bits; transparent images are laid on white; palettes, grey, CMYK and the rest become RGB;
+the shorter side is resized to the requested size (bilinear, antialiased) and the image is cropped to the centre square.
 
 Many small files are decoded by several processes, which write into the memory-mapped result: Pillow holds Python's lock
-for most of the time a small image takes, so that threads gain nothing (two threads 0.85 to 1.05x, two processes 1.8x,
+for most of the time that a small image takes, so threads gain nothing (two threads 0.85 to 1.05x, two processes 1.8x,
 on 64 and 84 pixel JPEGs).
 """
 
@@ -29,22 +29,22 @@ Images = npt.NDArray[np.uint8]
 
 
 DECODER = 1
-"""Raised when the same file would give other pixels; cached images of another decoder are made anew."""
+"""Increased when the same file would give different pixels; cached images of another decoder are made again."""
 
 NOT_PICTURES = frozenset({"BUFR", "EPS", "GRIB", "HDF5", "MPEG", "PDF", "WMF"})
-"""Formats that Pillow names but cannot read by itself (EPS would start Ghostscript)."""
+"""Formats that Pillow lists but cannot read by itself (EPS would start Ghostscript)."""
 
 SHOWN = 20
-"""How many file names an error lists before it only counts them."""
+"""How many file names an error lists; the others are only counted."""
 FEW = 256
-"""With fewer files than this, starting other processes takes longer than decoding here."""
+"""With fewer files than this, starting other processes takes longer than decoding in this one."""
 PART = 32
-"""Files that a worker decodes at a time."""
+"""Files per job of a worker."""
 
 
 @cache
 def formats() -> tuple[str, ...]:
-    """The formats that are read, the usual ones first."""
+    """The supported formats, the usual ones first."""
     Image.init()
     usual = ("JPEG", "PNG", "GIF", "WEBP", "BMP")
     return (*usual, *(name for name in Image.OPEN if name not in usual and name not in NOT_PICTURES))
@@ -58,7 +58,7 @@ def endings() -> frozenset[str]:
 
 
 def decode(file: IO[bytes] | Path, size: int) -> Images:
-    """The image in a file as uint8 ``3 x size x size``. Raises what Pillow raises if it cannot be read."""
+    """The image in a file as uint8 ``3 x size x size``. If it cannot be read, Pillow's error is raised."""
     with Image.open(file, formats=formats()) as image:
         return to_array(fit(to_rgb(image), size))
 
@@ -100,7 +100,7 @@ def to_picture(pixels: Images) -> Image.Image:
 
 
 def resize(images: Images, size: int, *, quiet: bool = True) -> Images:
-    """Images ``N x C x H x W`` by the rule of :func:`fit`; as they are if they have that size."""
+    """Images ``N x C x H x W`` resized and cropped as by :func:`fit`; returned unchanged if they have that size."""
     if images.shape[2:] == (size, size):
         return images
     out = np.empty((len(images), images.shape[1], size, size), np.uint8)
@@ -112,7 +112,7 @@ def resize(images: Images, size: int, *, quiet: bool = True) -> Images:
 
 
 def floats_to_bytes(values: np.ndarray[Any, Any]) -> Images:
-    """From [0, 1] to 0..255 by floor(255 x), which gives back exactly what was divided by 255."""
+    """From [0, 1] to 0..255 by floor(255 x), which restores exactly the bytes that were divided by 255."""
     return np.floor(values * np.asarray(255, values.dtype)).astype(np.uint8)
 
 
@@ -122,18 +122,18 @@ def _to_8_bit(values: np.ndarray[Any, Any]) -> Images:
             raise ValueError("its values are floats outside 0..1 and 0..255")
         return floats_to_bytes(values) if values.max() <= 1 else np.rint(values).astype(np.uint8)
     if values.min() < 0 or values.max() > 65535:
-        raise ValueError("it has more than 16 bits a pixel")
+        raise ValueError("it has more than 16 bits per pixel")
     return ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
 
 
 def image_files(names: Iterable[str]) -> list[str]:
-    """Those that end like an image. Others (notes, lists, thumbnails' data bases) are no part of a data set."""
+    """The names that end like an image's. Other files (notes, thumbnail databases) are not part of a data set."""
     known = endings()
     return [name for name in names if splitext(name)[1].lower() in known]
 
 
 def list_broken(broken: Sequence[Sequence[str]]) -> str:
-    """Files and reasons, one per line; after the first, only their number. Odd bytes in names are made printable."""
+    """Pairs (file, reason), one per line; beyond the first ``SHOWN``, only their number. Odd bytes become printable."""
     lines = [f"\n  {file}: {reason}" for file, reason in broken[:SHOWN]]
     if len(broken) > SHOWN:
         lines.append(f"\n  and {len(broken) - SHOWN} more")
@@ -151,9 +151,9 @@ def decode_files(
         out: the file to fill: uint8, ``len(names) x 3 x size x size``.
         size: side of the images.
         quiet: show no progress.
-        workers: processes to share the work among; one per core if not given.
+        workers: number of processes that share the work; by default one per core.
 
-    Returns the rows that could not be read, with the reason; those rows are left as they were.
+    Returns the rows that could not be read, each with the reason; these rows of the file are left as they were.
     """
     workers = workers or cores()
     jobs = list(enumerate(names))
@@ -178,7 +178,7 @@ def _decode(
         try:
             with tree.open(name) as file:
                 pixels[row] = decode(file, size)
-        except Exception as error:  # Pillow's readers fail in many ways; whichever it was, this file is unreadable
+        except Exception as error:  # Pillow's readers fail in many ways, all of which mean an unreadable file
             broken[row] = _reason(error)
         advance(1)
     return broken
@@ -186,11 +186,11 @@ def _decode(
 
 def _reason(error: Exception) -> str:
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return "not an image Pillow knows" if text.startswith("cannot identify image file") else text
+    return "not an image format that Pillow knows" if text.startswith("cannot identify image file") else text
 
 
 def _decode_part(job: Sequence[Any]) -> list[tuple[int, str]]:
-    """What a worker does with its part of the files; the unreadable rows."""
+    """One job of a worker: decode some of the files. Returns the rows that could not be read, with the reasons."""
     root, out, size, rows = job
     broken = _decode(_opened(root), [(int(row), str(name)) for row, name in rows], Path(out), size, lambda n: None)
     return list(broken.items())
@@ -198,6 +198,6 @@ def _decode_part(job: Sequence[Any]) -> list[tuple[int, str]]:
 
 @lru_cache(maxsize=1)
 def _opened(root: str) -> Tree:
-    """The tree of a worker, opened once: the directory of a large zip takes a while to read."""
+    """The tree of a worker, opened once: the directory of a large zip takes some time to read."""
     path = Path(root)
     return FolderTree(path, listed=False) if path.is_dir() else open_tree(path)

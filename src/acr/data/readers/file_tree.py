@@ -1,4 +1,4 @@
-"""Files below a folder or inside a zip, by one interface: their names, their identity, their bytes."""
+"""Files below a folder or inside a zip, through one interface: their names, their identity, their bytes."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from acr.errors import InputError
 
 
 class Tree(Protocol):
-    """Names are relative to the root, with ``/`` between parts, in natural order."""
+    """A tree of files. ``names`` are relative to the root, with ``/`` between parts, in natural order."""
 
     root: Path
     names: list[str]
 
     def identity(self, names: Iterable[str] | None = None) -> str:
-        """Changes when any of these files (all of them by default) changes, comes or goes."""
+        """A digest that changes when any of these files (by default all) is changed, added or removed."""
 
     def open(self, name: str) -> IO[bytes]:
         """The file, for reading."""
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Close whatever is open."""
 
 
 def natural(text: str) -> tuple[object, ...]:
@@ -42,7 +42,7 @@ def natural(text: str) -> tuple[object, ...]:
 
 
 def file_name(name: str) -> str:
-    """The last part of a name. Plain text work: with 100,000 names path objects would cost seconds."""
+    """The last part of a name. Done on plain text: with 100,000 names, path objects would take seconds."""
     return name.rpartition("/")[2]
 
 
@@ -53,14 +53,14 @@ def open_tree(path: Path) -> Tree:
     if path.is_file() and zipfile.is_zipfile(path):
         return ZipTree(path)
     if path.is_file():
-        raise InputError(f"{path} is neither a folder nor a sound zip file.")
-    raise InputError(f"There is no {path}.")
+        raise InputError(f"{path} is neither a folder nor a valid zip file.")
+    raise InputError(f"{path} does not exist.")
 
 
 class FolderTree:
-    """All files below a folder but hidden ones. Links are followed, each folder once.
+    """All files below a folder, except hidden ones. Links are followed; each folder is visited once.
 
-    Without ``listed`` the files are not looked for: enough for opening them by names known already.
+    With ``listed=False`` the folder is not searched, which is enough to open files whose names are known.
     """
 
     def __init__(self, root: Path, *, listed: bool = True) -> None:
@@ -87,7 +87,7 @@ class FolderTree:
         self.names = sorted(self._marks, key=natural)
 
     def identity(self, names: Iterable[str] | None = None) -> str:
-        """Of path, names, sizes, times of change, and permissions (a file made readable is another file to us)."""
+        """Digest of path, names, sizes, modification times, and permissions (they decide what can be read)."""
         chosen = self.names if names is None else names
         return _digest(str(self.root.resolve()), ((name, self._marks[name]) for name in chosen))
 
@@ -100,7 +100,7 @@ class FolderTree:
 
 
 class ZipTree:
-    """The files of a zip, read in place. Usable from several threads."""
+    """The files of a zip, read in place. Can be used from several threads."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -117,14 +117,14 @@ class ZipTree:
         )
 
     def identity(self, names: Iterable[str] | None = None) -> str:
-        """Of the zip's path, size and time of change, and the names and checksums within."""
+        """Digest of the zip's path, size and modification time, and of the names and checksums inside."""
         status = self.root.stat()
         chosen = self.names if names is None else names
         head = f"{self.root.resolve()}:{status.st_size}:{status.st_mtime_ns}"
         return _digest(head, ((name, (info := self._zip.getinfo(name)).file_size, info.CRC) for name in chosen))
 
     def open(self, name: str) -> IO[bytes]:
-        """The file, for reading; its checksum is verified at its end."""
+        """The file, for reading; its checksum is verified when its end is reached."""
         with self._lock:
             return self._zip.open(name)
 
@@ -134,7 +134,7 @@ class ZipTree:
 
 
 def common_prefix(names: Iterable[str], stop: Callable[[str], bool] = lambda part: False) -> str:
-    """The folders that wrap everything (``"tiny-imagenet-200/"``), up to one for which ``stop`` says it has meaning.
+    """The folders that contain everything else (``"tiny-imagenet-200/"``), up to the first for which ``stop`` is true.
 
     >>> common_prefix(["a/b/x.png", "a/b/c/y.png"]), common_prefix(["train/x.png"], stop=lambda part: part == "train")
     ('a/b/', '')
@@ -149,16 +149,17 @@ def common_prefix(names: Iterable[str], stop: Callable[[str], bool] = lambda par
 
 
 def by_class(files: Sequence[str], part: str) -> list[tuple[str, str]]:
-    """(class, file) of the files below a part, the class being the first folder there."""
+    """Pairs (class, file) of the files below the folder ``part`` (``""``: the root); the class is the next folder."""
     prefix = f"{part}/" if part else ""
     below = [name for name in files if name.startswith(prefix) and "/" in name.removeprefix(prefix)]
     return [(name.removeprefix(prefix).split("/")[0], name) for name in below]
 
 
 def _mark(entry: os.DirEntry[str]) -> tuple[int, int, int]:
+    """Size, modification time and permissions: what a change of the file is recognised by."""
     try:
         status = entry.stat()
-    except OSError:  # a link to nothing: it will be named among the unreadable files
+    except OSError:  # a dangling link: it will be listed among the unreadable files
         return (-1, 0, 0)
     return (status.st_size, status.st_mtime_ns, status.st_mode)
 

@@ -1,8 +1,8 @@
-"""Reading the pickles in which CIFAR is published without ever running what a pickle asks for.
+"""Reading the pickles in which CIFAR is published, without ever executing what a pickle asks for.
 
-A pickle is a small program that may call any function it can name. This reader knows six names, and none of them is
-the real thing: each is a stand-in that accepts what an array of plain numbers needs and nothing else. Everything else
-is refused and named, before it is called.
+A pickle is a small program that may call any function it can name. This reader knows six names, and none of them is the
+real function: each is a stand-in that accepts what an array of plain numbers needs and nothing else. Everything else is
+refused, in an error that names it, before it is called.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from acr.errors import InputError
 def load(file: IO[bytes] | bytes, where: str) -> Any:
     """The content of a pickle made of numpy arrays, lists, tuples, dicts, sets, bytes, text and numbers.
 
-    Text of Python 2 comes as bytes. ``where`` names the file in errors.
+    Text from Python 2 is returned as bytes. ``where`` names the file in errors.
     """
     stream = io.BytesIO(file) if isinstance(file, bytes) else file
     try:
-        return _finish(_Unpickler(stream, encoding="bytes").load(), 0)
+        return _without_stand_ins(_Unpickler(stream, encoding="bytes").load(), 0)
     except _Refused as error:
         raise InputError(
-            f"{where} is refused: {error}. A data set's pickle has no use for that; do not trust it."
+            f"{where} is refused: {error}. A data set has no need for that; do not trust this file."
         ) from error
     except Exception as error:  # a damaged pickle can fail in any way
-        raise InputError(f"{where} is not a sound pickle ({type(error).__name__}: {error}). Get it again.") from error
+        why = f"{type(error).__name__}: {error}"
+        raise InputError(f"{where} is not a valid pickle ({why}). Download it again.") from error
 
 
 class _Refused(Exception):
@@ -67,12 +68,12 @@ class _Array:
         try:
             _, shape, dtype, fortran, content = state
         except (TypeError, ValueError):
-            raise _Refused("it holds an array with an odd state") from None
+            raise _Refused("it holds an array in an unknown form") from None
         self.value = _array(content, dtype, shape, "F" if fortran else "C")
 
 
 class _Name:
-    """What a pickle gets for a name it knows: it can be called, and in no way be changed."""
+    """What a pickle gets for a name that is known: it can be called, but not changed in any way."""
 
     __slots__ = ("_function",)
     _function: Callable[..., Any]
@@ -84,19 +85,19 @@ class _Name:
         return self._function(*arguments)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise _Refused("it changes what it has no right to change")
+        raise _Refused("it tries to change a function")
 
     def __setstate__(self, state: Any) -> NoReturn:
-        raise _Refused("it changes what it has no right to change")
+        raise _Refused("it tries to change a function")
 
 
 def _ndarray(*_: Any) -> NoReturn:
-    raise _Refused("it makes an array in an odd way")
+    raise _Refused("it makes an array in an unusual way")
 
 
 def _reconstruct(kind: Any, *_: Any) -> _Array:
     if kind is not _KNOWN["numpy", "ndarray"]:
-        raise _Refused("it makes an array of an odd class")
+        raise _Refused("it makes an array of an unknown class")
     return _Array()
 
 
@@ -116,13 +117,13 @@ def _array(content: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray[Any, 
     if not isinstance(shape, tuple) or not all(isinstance(n, int) and n >= 0 for n in shape) or len(shape) > 8:
         raise _Refused(f"it holds an array of shape {shape!r}")
     if len(content) != math.prod(shape) * dtype.dtype.itemsize:
-        raise _Refused("it holds an array whose size is not that of its content")
+        raise _Refused("it holds an array whose shape does not fit its content")
     return np.frombuffer(content, dtype.dtype).reshape(shape, order=order)
 
 
 def _encode(text: Any, encoding: Any = "latin1", *_: Any) -> bytes:
     if not isinstance(text, str) or encoding not in ("latin1", "latin-1", b"latin1", b"latin-1"):
-        raise _Refused("it encodes text in an odd way")
+        raise _Refused("it encodes text in an unusual way")
     return text.encode("latin1")
 
 
@@ -148,8 +149,8 @@ class _Unpickler(pickle.Unpickler):
         raise _Refused("it refers to objects outside itself")
 
 
-def _finish(value: Any, depth: int) -> Any:
-    """Arrays in place of their stand-ins."""
+def _without_stand_ins(value: Any, depth: int) -> Any:
+    """The content with arrays in place of their stand-ins; anything that is not plain data is refused."""
     if depth > 20:
         raise _Refused("it is nested too deeply")
     if isinstance(value, _Array):
@@ -157,11 +158,11 @@ def _finish(value: Any, depth: int) -> Any:
             raise _Refused("it holds an array without content")
         return value.value
     if isinstance(value, dict):
-        return {key: _finish(item, depth + 1) for key, item in value.items()}
+        return {key: _without_stand_ins(item, depth + 1) for key, item in value.items()}
     if type(value) in (list, tuple):
         if all(type(item) in (int, bytes, str, float) for item in value):  # the usual long lists of labels and names
             return value
-        return type(value)(_finish(item, depth + 1) for item in value)
+        return type(value)(_without_stand_ins(item, depth + 1) for item in value)
     if value is None or isinstance(value, (bytes, bytearray, str, int, float, complex, set, frozenset, np.generic)):
         return value
     raise _Refused(f"it holds a {type(value).__name__}")

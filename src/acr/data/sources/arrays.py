@@ -1,10 +1,10 @@
-"""One's own arrays: a ``.npz`` file, or a folder (or zip) of ``.npy`` files.
+"""The user's own arrays: a ``.npz`` file, or a folder (or zip) of ``.npy`` files.
 
-Names that are understood, first match wins: ``train_x train_y test_x test_y``, ``x_train y_train x_test y_test``,
-``train_images train_labels test_images test_labels``; without a test part ``images labels``, ``x y`` or
-``data labels``. ``class_names`` may name the classes 0, 1, ...
+Names that are recognised (the first match is used): ``train_x train_y test_x test_y``, ``x_train y_train x_test
+y_test``, ``train_images train_labels test_images test_labels``; without a test part ``images labels``, ``x y`` or
+``data labels``. An array ``class_names`` may name the classes 0, 1, ...
 Images are uint8 or floats in [0, 1]; ``N x H x W``, ``N x H x W x C`` or ``N x C x H x W`` with C = 1 or 3.
-Pickled objects inside are refused.
+Pickled objects are refused.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ def load(request: Request) -> DataSet:
 
 
 def load_named(spec: DataSpec, request: Request, tree: Tree, names: tuple[str, ...]) -> DataSet:
-    """The data set of arrays with these names: images and labels for training, then for test if there are four."""
+    """The data set of the arrays with these names: images and labels for training and, if there are four, for test."""
     paths = {PurePosixPath(name).stem.lower(): name for name in tree.names if name.endswith(".npy")}
     if lacking := [name for name in names if name not in paths]:
-        raise InputError(f"{tree.root} lacks the arrays {', '.join(lacking)}.")
+        raise InputError(f"{tree.root} has no arrays {', '.join(lacking)}.")
 
     def read() -> Arrays:
         class_names = _class_names(tree, paths)
         columns = [_labels(tree, paths[name]) for name in names[1::2]]
-        numbers = _number(columns, class_names)
+        numbers = _as_numbers(columns, class_names)
         sets = []
         for name, labels in zip(names[::2], numbers, strict=True):
             where = f"{tree.root}: {name}"
@@ -73,28 +73,31 @@ def load_named(spec: DataSpec, request: Request, tree: Tree, names: tuple[str, .
 
 
 def read_array(tree: Tree, name: str) -> np.ndarray[Any, Any]:
-    """An ``.npy`` file of a tree, mapped where it lies if that is a plain folder."""
+    """An ``.npy`` file of a tree; memory-mapped if the tree is a plain folder."""
     try:
         if isinstance(tree, FolderTree):
             return np.load(tree.root / name, mmap_mode="r", allow_pickle=False)
         with tree.open(name) as file:
             return np.lib.format.read_array(file, allow_pickle=False)
     except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
-        raise InputError(f"{tree.root}: {name} is not a sound array of numbers ({error}).") from error
+        raise InputError(f"{tree.root}: {name} is not a valid array of numbers ({error}).") from error
 
 
 def to_images(values: np.ndarray[Any, Any], where: str) -> Images:
-    """Bytes ``N x C x H x W`` from bytes, or from floats in [0, 1] by floor(255 x), in any of the usual shapes."""
+    """Bytes ``N x C x H x W`` from bytes, or from floats in [0, 1] by floor(255 x), in any of the usual shapes.
+
+    ``where`` names the array in errors.
+    """
     if np.issubdtype(values.dtype, np.floating):
         low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
         if not (low >= 0 and high <= 1):
-            raise InputError(f"{where}: floats must lie in 0..1 (not normalised); these go from {low:g} to {high:g}.")
+            raise InputError(f"{where}: floats must be in 0..1 (not normalised); these range from {low:g} to {high:g}.")
         values = floats_to_bytes(values)
     if values.dtype != np.uint8:
-        raise InputError(f"{where}: images are uint8 or floats in 0..1; got {values.dtype}.")
+        raise InputError(f"{where}: images must be uint8 or floats in 0..1; got {values.dtype}.")
     if values.ndim not in (3, 4):
         raise InputError(
-            f"{where}: images have the shape N x H x W, N x H x W x C or N x C x H x W; got {values.shape}."
+            f"{where}: images must have the shape N x H x W, N x H x W x C or N x C x H x W; got {values.shape}."
         )
     return ImageSet.from_arrays(values, np.zeros(len(values), np.int64)).images
 
@@ -108,10 +111,13 @@ def _labels(tree: Tree, name: str) -> np.ndarray[Any, Any]:
     return labels
 
 
-def _number(
+def _as_numbers(
     columns: list[np.ndarray[Any, Any]], class_names: dict[int, str]
 ) -> list[np.ndarray[Any, np.dtype[np.int64]]]:
-    """Integers keep their values; text is numbered in sorted order, and ``class_names`` told so."""
+    """Columns of labels as numbers: integers keep their values, text is numbered in sorted order.
+
+    The texts then replace the content of ``class_names``.
+    """
     if all(column.dtype.kind in "iu" for column in columns):
         return [column.astype(np.int64) for column in columns]
     texts = [[v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in c.tolist()] for c in columns]

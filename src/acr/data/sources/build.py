@@ -1,4 +1,4 @@
-"""Data sets as the cache keeps them: decoded once from whatever the source has, memory-mapped ever after."""
+"""Data sets in the cache: decoded once from whatever the source provides, and memory-mapped from then on."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ from acr.storage.cache import Entry, Writer, open_or_build
 from acr.storage.location import cache_folder
 
 HOLD_OUT = 0.2
-"""Share of each class that becomes the test set where the source has none."""
+"""Share of each class that becomes the test set if the source has none."""
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The files of a data set and their labels, before any pixel is read. No test files: some are held out."""
+    """The files of a data set and their labels, before any pixel is read.
+
+    Without test files, some of the training images are held out as the test set.
+    """
 
     layout: str
     class_names: Mapping[int, str]
@@ -37,7 +40,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Arrays:
-    """The images of a data set as arrays. No test images: some are held out."""
+    """The images of a data set as arrays. Without test images, some of the training images are held out."""
 
     layout: str
     train: ImageSet
@@ -45,9 +48,9 @@ class Arrays:
 
 
 def from_files(spec: DataSpec, request: Request, tree: Tree, listing: Listing) -> DataSet:
-    """A data set of image files, from the cache if it was decoded before."""
+    """A data set of image files: the ``listing`` of a ``tree``. Read from the cache if it was decoded before."""
     size = request.options.image_size or spec.image_size
-    assert size is not None, "data sets of files have a size of their own"
+    assert size is not None, "data sets of image files have a default size"
     files = [name for name, _ in (*listing.train, *listing.test)]
     content = json.dumps([listing.train, listing.test, dict(listing.class_names)])
     key = {
@@ -62,7 +65,7 @@ def from_files(spec: DataSpec, request: Request, tree: Tree, listing: Listing) -
         for split, rows in (("train", listing.train), ("test", listing.test)):
             if rows or split == "train":
                 broken += _decode_split(writer, tree, split, rows, size, request.options.quiet)
-        _note(writer, listing.layout, listing.class_names, broken)
+        _write_notes(writer, listing.layout, listing.class_names, broken)
 
     return _complete(spec, request, _open(spec, request, key, build), tree.root)
 
@@ -70,7 +73,16 @@ def from_files(spec: DataSpec, request: Request, tree: Tree, listing: Listing) -
 def from_arrays(
     spec: DataSpec, request: Request, where: Path, identity: str, read: Callable[[], Arrays], *, version: int = 1
 ) -> DataSet:
-    """A data set of arrays, from the cache if it was read before. ``version`` is that of the code that reads."""
+    """A data set of arrays. Read from the cache if it was read before.
+
+    Args:
+        spec: the entry of the catalog.
+        request: which images are wanted.
+        where: the folder or file that holds the arrays, for messages.
+        identity: changes when the files change.
+        read: reads the arrays; called only if they are not in the cache.
+        version: version of the code that reads; a new one discards what is in the cache.
+    """
     size = request.options.image_size or spec.image_size
     key = {"files": identity, "size": size, "decoder": DECODER, "reader": version}
 
@@ -80,18 +92,18 @@ def from_arrays(
             if images is not None:
                 if size is None and images.image_shape[1] != images.image_shape[2]:
                     _, height, width = images.image_shape
-                    raise InputError(f"{where}: images are {height}x{width}, not square. Choose a side: --image-size.")
+                    raise InputError(f"{where}: images are {height}x{width}, not square; choose an --image-size.")
                 pixels = images.images if size is None else resize(images.images, size, quiet=request.options.quiet)
                 writer.save(f"{split}_images", pixels)
                 writer.save(f"{split}_labels", images.labels)
         names = {**arrays.train.class_names, **(arrays.test.class_names if arrays.test else {})}
-        _note(writer, arrays.layout, names, [])
+        _write_notes(writer, arrays.layout, names, [])
 
     return _complete(spec, request, _open(spec, request, key, build), where)
 
 
 def files_identity(paths: Sequence[Path]) -> str:
-    """Changes when any of these files is another one, by path, size and time of change."""
+    """A digest that changes when the path, size or modification time of any of these files changes."""
     marks = [(str(path.resolve()), (status := path.stat()).st_size, status.st_mtime_ns) for path in paths]
     return hashlib.blake2b(repr(marks).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
@@ -99,7 +111,7 @@ def files_identity(paths: Sequence[Path]) -> str:
 def _decode_split(
     writer: Writer, tree: Tree, split: str, rows: Sequence[tuple[str, int]], size: int, quiet: bool
 ) -> list[list[str]]:
-    """Write images, labels and file names of a split; returns the broken files with their reasons."""
+    """Write the images, labels and file names of a split; returns the unreadable files with the reasons."""
     names, labels = [name for name, _ in rows], np.array([label for _, label in rows], dtype=np.int64)
     writer.create("decoding", (len(rows), 3, size, size), np.uint8)
     broken = decode_files(tree, names, writer.path("decoding"), size, quiet=quiet)
@@ -107,7 +119,7 @@ def _decode_split(
         good = np.setdiff1d(np.arange(len(rows)), np.array(sorted(broken), dtype=np.int64))
         pixels = np.load(writer.path("decoding"), mmap_mode="r", allow_pickle=False)
         kept = writer.create(f"{split}_images", (len(good), 3, size, size), np.uint8)
-        for start in range(0, len(good), 4096):  # by parts: they may be larger than memory
+        for start in range(0, len(good), 4096):  # in parts: they may be larger than memory
             kept[start : start + 4096] = pixels[good[start : start + 4096]]
         del pixels, kept
         writer.discard("decoding")
@@ -120,7 +132,7 @@ def _decode_split(
     return [[names[row], reason] for row, reason in sorted(broken.items())]
 
 
-def _note(writer: Writer, layout: str, class_names: Mapping[int, str], broken: list[list[str]]) -> None:
+def _write_notes(writer: Writer, layout: str, class_names: Mapping[int, str], broken: list[list[str]]) -> None:
     writer.notes.update(
         layout=layout,
         classes=[[int(label), str(name)] for label, name in class_names.items()],
@@ -130,13 +142,13 @@ def _note(writer: Writer, layout: str, class_names: Mapping[int, str], broken: l
 
 
 def _complete(spec: DataSpec, request: Request, entry: Entry, where: Path) -> DataSet:
-    """The data set of a cache entry: broken files looked at, a test set held out if there is none, constants set."""
+    """The data set of a cache entry: broken files reported, a test set held out if there is none, constants set."""
     name = request.name
     broken = entry.notes["broken"]
     if broken and not request.options.skip_broken:
         raise InputError(
             f"{name}: {len(broken)} unreadable files in {where}:{list_broken(broken)}\n"
-            "Mend or remove them, or leave them out with --skip-broken."
+            "Repair or remove them, or leave them out with --skip-broken."
         )
     notes: dict[str, Any] = {"location": str(where), "layout": entry.notes["layout"], "cache": str(entry.folder)}
     if broken:
@@ -152,14 +164,10 @@ def _complete(spec: DataSpec, request: Request, entry: Entry, where: Path) -> Da
         raise InputError(f"{name}: there are no training images in {where}.{unread}")
     if missing := sorted(set(test.classes) - set(train.classes)):
         names = ", ".join(test.class_names[label] for label in missing[:SHOWN])
-        raise InputError(
-            f"{name}: no training images of {len(missing)} classes that have test images: {names}.{unread}"
-        )
+        raise InputError(f"{name}: classes with test images but no training images ({len(missing)}): {names}.{unread}")
     if missing := sorted(set(train.classes) - set(test.classes)):
         names = ", ".join(train.class_names[label] for label in missing[:SHOWN])
-        raise InputError(
-            f"{name}: no test images of {len(missing)} classes that have training images: {names}.{unread}"
-        )
+        raise InputError(f"{name}: classes with training images but no test images ({len(missing)}): {names}.{unread}")
     if spec.mean is not None and spec.std is not None:
         mean, std = spec.mean, spec.std
         notes["normalisation"] = "published constants"
@@ -170,10 +178,11 @@ def _complete(spec: DataSpec, request: Request, entry: Entry, where: Path) -> Da
 
 
 def _held_out(name: str, seed: int, train: ImageSet, entry: Entry) -> tuple[ImageSet, ImageSet, dict[str, Any]]:
+    """Training set, held-out test set, and a note of which files or rows were held out."""
     if alone := [train.class_names[label] for label, count in train.counts().items() if count < 2]:
         raise InputError(
-            f"{name}: a test image of each class is held out, so a class needs two images; "
-            f"only one in: {', '.join(alone[:SHOWN])}."
+            f"{name}: one test image per class is held out, so every class needs two images; "
+            f"these have only one: {', '.join(alone[:SHOWN])}."
         )
     kept, out = hold_out(train.labels, HOLD_OUT, seed, "holdout")
     note: dict[str, Any] = {"fraction": HOLD_OUT, "seed": seed, "count": len(out)}

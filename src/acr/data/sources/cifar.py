@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 as their publisher packs them: python or binary version, folder or archive.
+"""CIFAR-10 and CIFAR-100 as their publisher provides them: python or binary version, folder or archive.
 
 Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009. Labels are the publisher's; for CIFAR-100
 these are the fine labels.
@@ -23,7 +23,7 @@ PIXELS = 3 * 32 * 32
 
 BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 PYTHON = {10: (BATCHES, "test_batch", "batches.meta"), 100: (("train",), "test", "meta")}
-"""Per number of classes: training files (any of them may be missing: a part of the data set), test file, names."""
+"""By number of classes: training files (some may be missing, which leaves a part of the data set), test file, names."""
 BINARY = {
     classes: (tuple(f"{name}.bin" for name in train), f"{test}.bin", names)
     for (classes, (train, test, _)), names in zip(
@@ -78,7 +78,7 @@ def _parse(content: Mapping[str, bytes], classes: int, where: Path) -> Arrays:
                 ImageSet(*read(content[test], classes, f"{where}: {test}"), class_names),
             )
     wanted = " or ".join(f"{', '.join((*form[classes][0], form[classes][1]))}" for form in (PYTHON, BINARY))
-    found = ", ".join(sorted(content)) or "none of them"
+    found = ", ".join(sorted(content)) or "none of these"
     raise InputError(
         f"{where} is not CIFAR-{classes}: it should hold {wanted}; it has {found}. "
         f"Remove it and run: acr data fetch split-cifar{classes}"
@@ -101,7 +101,7 @@ def _read_python(data: bytes, classes: int, where: str) -> tuple[Images, Labels]
 def _read_binary(data: bytes, classes: int, where: str) -> tuple[Images, Labels]:
     before = 2 if classes == 100 else 1  # bytes of labels before the pixels: coarse and fine, or one
     if not data or len(data) % (before + PIXELS):
-        raise InputError(f"{where} is cut short: {len(data)} bytes are no whole number of images.")
+        raise InputError(f"{where} is cut short: {len(data)} bytes are not a whole number of images.")
     rows = np.frombuffer(data, np.uint8).reshape(-1, before + PIXELS)
     labels = _check_labels(rows[:, before - 1].astype(np.int64), classes, where)
     return np.ascontiguousarray(rows[:, before:]).reshape(-1, 3, 32, 32), labels
@@ -122,7 +122,7 @@ def _item(batch: Any, key: str, where: str) -> Any:
 
 
 def _names(content: Mapping[str, bytes], file: str, where: Path) -> dict[int, str]:
-    """Class names; without the file that has them, the numbers serve."""
+    """Class names; empty if the file that holds them is missing, so that the numbers are used."""
     if file not in content:
         return {}
     if file.endswith(".txt"):

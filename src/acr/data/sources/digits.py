@@ -1,10 +1,10 @@
 """The embedded data set: scikit-learn's handwritten digits, 1,797 real scans of 8x8 pixels.
 
-Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, 1998. The split is fixed once and for all, so that every
-run on every machine has the same: 144 images of every class for training, the other 30 to 39, spread evenly over the
-file, for testing. 144 a class make 9 full batches of 32 in a task of two classes; a last batch of two or three images
-would leave batch normalisation two or three values a channel to go by (these images end in a 1x1 map), which ruins
-its running averages.
+Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, 1998. The split is fixed, so that every run on every
+machine has the same: 144 images per class for training, the other 30 to 39, spread evenly over the file, for testing.
+144 images per class make 9 full batches of 32 in a task of two classes. A last batch of two or three images would give
+batch normalisation only two or three values per channel (the last feature map of these images is 1x1), which ruins its
+running averages.
 """
 
 from __future__ import annotations

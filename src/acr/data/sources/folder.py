@@ -1,4 +1,4 @@
-"""One's own images: a folder (or zip) with a folder per class, with or without a test part."""
+"""The user's own images: a folder (or zip) with one folder per class, with or without a test part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from acr.errors import InputError
 
 TRAIN = ("train", "training")
 TEST = ("test", "testing", "val", "valid", "validation")
-"""Names of the parts; of several test parts the first in this order is used."""
+"""Names of the folders of the parts; of several test parts, the first in this order is used."""
 
 
 def load(request: Request) -> DataSet:
@@ -29,7 +29,7 @@ def load(request: Request) -> DataSet:
 
 
 def list_files(tree: Tree) -> Listing:
-    """The image files of a tree, by class. Classes are numbered in natural order of their names."""
+    """The image files of a tree, by class. Classes are numbered in the natural order of their names."""
     files = image_files(tree.names)
     if not files:
         raise InputError(f"{tree.root} holds no image files.")
@@ -60,8 +60,8 @@ def list_files(tree: Tree) -> Listing:
 def parts(files: Sequence[str]) -> tuple[str | None, str | None]:
     """The folders of the training and the test part, None where there is none.
 
-    A folder ``train`` is a part only if it holds folders and all its neighbours have names of parts: it might also be
-    a class of vehicles.
+    A folder ``train`` is a part only if it holds folders and all folders beside it have names of parts: otherwise it
+    may be a class, for example of vehicles.
     """
     tops = {name.split("/")[0] for name in files if "/" in name}
     deep = {name.split("/")[0] for name in files if name.count("/") >= 2}

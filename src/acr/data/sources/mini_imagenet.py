@@ -1,15 +1,15 @@
-"""Mini-ImageNet in the forms in which it goes round.
+"""Mini-ImageNet, in the forms in which it is distributed.
 
 Vinyals et al., Matching Networks for One Shot Learning, 2016: 100 classes of 600 images. For class-incremental
 learning each class is split into 500 training and 100 test images. Forms, as a folder or a zip:
 
 * ``train/<wnid>/*`` and ``val/<wnid>/*`` (or ``test``) with the same classes: this split is kept;
 * one folder per class; or ``train``, ``val`` and ``test`` with different classes each (few-shot learning); or an
-  ``images`` folder with the lists ``train.csv``, ``val.csv`` and ``test.csv``: every class is split anew, its images
-  in sorted order, five of six (500 of 600) for training;
+  ``images`` folder with the lists ``train.csv``, ``val.csv`` and ``test.csv``: every class is split anew, with
+  its images in sorted order, five of six (500 of 600) for training;
 * the arrays ``train_x``, ``train_y``, ``test_x`` and ``test_y`` (``.npy``).
 
-Classes are numbered in the order of their WordNet ids, whatever the form; with arrays, labels are the file's.
+Classes are numbered in the order of their WordNet ids, whatever the form; arrays keep the labels that they come with.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def list_files(tree: Tree) -> Listing:
         layout, rows = "images and CSV lists", _by_lists(tree, files, lists)
     elif train is not None and test is not None:
         rows, held = by_class(short, train), by_class(short, test)
-        if {label for label, _ in rows} == {label for label, _ in held}:
+        if {label for label, _ in rows} == {label for label, _ in held}:  # a split for classification: keep it
             number = _numbers(label for label, _ in rows)
             return Listing(
                 f"{train} and {test} folders with class folders",
@@ -74,11 +74,12 @@ def list_files(tree: Tree) -> Listing:
 
 
 def _split_anew(layout: str, rows: list[tuple[str, str]], tree: Tree) -> Listing:
+    """Split every class by the order of its file names, so that all forms of the data set give the same split."""
     groups: dict[str, list[str]] = defaultdict(list)
     for label, name in rows:
         groups[label].append(name)
     if not groups:
-        raise InputError(f"{tree.root} is not Mini-ImageNet: its images lie in no class folders.")
+        raise InputError(f"{tree.root} is not Mini-ImageNet: its images are not in class folders.")
     number = _numbers(groups)
     train, test = [], []
     for label, i in number.items():
@@ -90,7 +91,7 @@ def _split_anew(layout: str, rows: list[tuple[str, str]], tree: Tree) -> Listing
 
 
 def _by_lists(tree: Tree, files: list[str], lists: list[str]) -> list[tuple[str, str]]:
-    """(class, file) of the rows ``filename,label`` of the CSV files."""
+    """Pairs (class, file) from the rows ``filename,label`` of the CSV files."""
     path_of = {file_name(name): name for name in files}
     rows = []
     for path in lists:
@@ -98,7 +99,7 @@ def _by_lists(tree: Tree, files: list[str], lists: list[str]) -> list[tuple[str,
             for row in csv.DictReader(io.TextIOWrapper(file, "utf-8", newline="")):
                 if "filename" not in row or "label" not in row:
                     raise InputError(f"{tree.root}: {path} lacks the columns filename and label.")
-                if row["filename"] in path_of:  # a part of the data set is no error
+                if row["filename"] in path_of:  # files may be missing: a part of the data set can be used too
                     rows.append((row["label"], path_of[row["filename"]]))
     return rows
 

@@ -1,7 +1,8 @@
 """Tiny-ImageNet: the official ``tiny-imagenet-200`` folder or zip, or its form as 20 shards of float arrays.
 
-200 classes of 500 training images of 64x64 pixels; the official validation split, 50 a class, is the test set (the
-official test labels are not public). Classes are numbered in the order of ``wnids.txt``, shards carry their labels.
+200 classes of 500 training images of 64x64 pixels; the official validation split, 50 images per class, is the test set
+(the official test labels are not public). Classes are numbered in the order of ``wnids.txt``; shards keep the labels
+that they come with.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def load(request: Request) -> DataSet:
 
 
 def list_files(tree: Tree) -> Listing:
-    """The files of the official layout; ``val`` may also have been sorted into class folders."""
+    """The files of the official layout, or of one in which ``val`` was sorted into class folders."""
     prefix = next((name.removesuffix("wnids.txt") for name in tree.names if file_name(name) == "wnids.txt"), None)
     if prefix is None:
         raise InputError(f"{tree.root} is not Tiny-ImageNet: it has no wnids.txt and no arrays x_train_01.npy, ...")
@@ -49,7 +50,7 @@ def list_files(tree: Tree) -> Listing:
     if unknown := sorted({wnid for wnid, _ in (*train, *test)} - set(number), key=natural):
         raise InputError(f"{tree.root}: wnids.txt does not list {', '.join(unknown[:5])}.")
     if not train or not test:
-        raise InputError(f"{tree.root} lacks images: {len(train)} in train, {len(test)} in val with a label.")
+        raise InputError(f"{tree.root} lacks images: it has {len(train)} in train and {len(test)} with a label in val.")
     words = _lines(tree, prefix + "words.txt") if prefix + "words.txt" in known else []
     return Listing(
         "official folders",
@@ -60,6 +61,7 @@ def list_files(tree: Tree) -> Listing:
 
 
 def _annotated(tree: Tree, prefix: str, files: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs (class, file) of the validation images, from the file that lists their classes."""
     wnid_of = dict(line.split("\t")[:2] for line in _lines(tree, prefix + ANNOTATIONS) if "\t" in line)
     rows = []
     for name in files:
@@ -75,7 +77,7 @@ def _lines(tree: Tree, name: str) -> list[str]:
 
 
 def _names(wnids: Iterable[str], words: Mapping[str, str]) -> dict[int, str]:
-    """The first of a class's names, with its id where two classes would share it."""
+    """The first name of each class, followed by the class's id if two classes would share it."""
     names = [(wnid, words.get(wnid, wnid).split(",")[0].strip()) for wnid in wnids]
     often = Counter(name for _, name in names)
     return {i: name if often[name] == 1 else f"{name} ({wnid})" for i, (wnid, name) in enumerate(names)}
