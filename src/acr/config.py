@@ -59,6 +59,7 @@ def _seconds(value: Any) -> Any:
 
 
 Model = TypeVar("Model", bound=BaseModel)
+DataDevice = Literal["auto", "host", "device"]
 Integers = Annotated[tuple[int, ...], BeforeValidator(_as_list)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
 Duration = Annotated[float, BeforeValidator(_seconds)]
@@ -151,6 +152,8 @@ class RunConfig(DataConfig):
     """Folder in which the run's own folder is created."""
     device: str = "auto"
     """Device to train on: auto, cpu, cuda, cuda:1 or mps."""
+    data_device: DataDevice = "auto"
+    """Where images are kept on an accelerator: on the device, on the host, or on the device if they fit (auto)."""
     threads: int | None = Field(None, ge=1)
     """Number of CPU threads; by default PyTorch's choice, usually one per core."""
     deterministic: bool | None = None
@@ -199,7 +202,7 @@ class RunConfig(DataConfig):
 
 
 NOT_PART_OF_IDENTITY = frozenset(
-    {"out", "data_root", "data_cache", "device", "threads", "deterministic", "quiet"}
+    {"out", "data_root", "data_cache", "device", "data_device", "threads", "deterministic", "quiet"}
     | {"checkpoint_every", "keep", "eval_every", "log_every", "tensorboard", "wandb"}
 )
 """Fields that determine where and how a run is executed, but not its results."""

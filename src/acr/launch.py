@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, Literal
-
-import torch
 
 from acr.config import RunConfig
 from acr.data.catalog import find
@@ -23,6 +22,7 @@ from acr.runs.run import Run, load_run
 from acr.runs.writer import CONFIG, RESULTS, RunWriter, folder_name
 from acr.shift.suite import ShiftSpec, build_suite
 from acr.training.checkpoint import CheckpointError, Checkpoints
+from acr.training.devices import find_device, image_device
 from acr.training.loggers import Logger, check_loggers, open_loggers
 from acr.training.loop import TrainingLoop
 from acr.training.results import write_results
@@ -154,10 +154,12 @@ def check_same_run(config: RunConfig, path: Path) -> None:
 
 def make_scenarios(config: RunConfig, data: DataSet) -> list[Scenario]:
     """The clean test images, then the shifted ones: from the cache, or drawn at evaluation if a quirk requires it."""
-    scenarios: list[Scenario] = [StoredImages("clean", data.test.images)]
+    spec = ShiftSpec.make(config.ood_corruptions, config.ood_severities, config.ood_constants)
+    copies = 1 if config.ood_every == "never" else 1 + len(list(spec))
+    where = image_device(find_device(config.device), config.data_device, copies * data.test.images.nbytes)
+    scenarios: list[Scenario] = [StoredImages("clean", data.test.images, where)]
     if config.ood_every == "never":
         return scenarios
-    spec = ShiftSpec.make(config.ood_corruptions, config.ood_severities, config.ood_constants)
     protocol = config.protocol_in_force()
     wrapped, fresh = "wrapped-ood" in protocol, "fresh-ood-noise" in protocol
     if wrapped or fresh:
@@ -169,7 +171,7 @@ def make_scenarios(config: RunConfig, data: DataSet) -> list[Scenario]:
         ]
         return [*scenarios, *drawn]
     suite = build_suite(data.test, config.dataset, spec, config.data_cache, config.quiet)
-    return [*scenarios, *(StoredImages(name, images) for name, images in suite.items())]
+    return [*scenarios, *(StoredImages(name, images, where) for name, images in suite.items())]
 
 
 def build_loop(config: RunConfig, stream: TaskStream, cls: type[Method] | None = None) -> TrainingLoop:
@@ -211,21 +213,10 @@ def build_loop(config: RunConfig, stream: TaskStream, cls: type[Method] | None =
         device=device,
     )
     method = cls(build_network("run"), config.options, context)
-    return TrainingLoop(stream, method, context, config.rate_in_epoch)
-
-
-def find_device(name: str) -> torch.device:
-    """The device of this name; for ``auto``, the best one available."""
-    if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError):
-        raise InputError(f"--device {name}: this machine or this build of PyTorch has no such device.") from None
-    return device
+    # The largest task decides for all, so that a run keeps its images in one place from beginning to end.
+    largest = len(data.train) * max(map(len, stream.task_classes)) // len(stream.classes)
+    size = (len(data.train) if cls.sees_all_tasks else largest) * math.prod(data.train.image_shape)
+    return TrainingLoop(stream, method, context, config.rate_in_epoch, image_device(device, config.data_device, size))
 
 
 def storage_error(error: OSError, path: Path) -> AcrError:

@@ -4,21 +4,44 @@ import numpy as np
 import pytest
 import torch
 
-from acr.data.views import (
-    Views,
-    colour_jitter,
-    join,
-    luma,
-    random_crop,
-    random_flip,
-    random_resized_crop,
-    shift_hue,
-    strong_view,
-)
+from acr.data import strong_view as strong
+from acr.data.strong_view import draw_boxes, draw_jitter, draw_strong_view, luma, resized_crop
+from acr.data.views import CropDraws, Views, crop, draw_crop, join
 
 
 def draws(seed=0):
     return torch.Generator().manual_seed(seed)
+
+
+def random_crop(images, padding, generator, border=None):
+    return crop(images, padding, draw_crop(len(images), padding, generator, flip=False), border)
+
+
+def random_flip(images, generator):
+    flip = draw_crop(len(images), 0, generator, flip=True).flip
+    still = torch.zeros(len(images), dtype=torch.int64)
+    return crop(images, 0, CropDraws(still, still, flip))
+
+
+def random_resized_crop(pixels, generator, area, aspect):
+    return resized_crop(pixels, draw_boxes(len(pixels), *pixels.shape[2:], generator, area, aspect))
+
+
+def colour_jitter(pixels, chosen, generator, strength, hue):
+    order, jitter = draw_jitter(chosen, generator, strength, hue)
+    worked_on = pixels[order]
+    strong.jitter(worked_on, jitter)
+    return worked_on[order.argsort()]
+
+
+def shift_hue(pixels, shift):
+    turned = pixels.clone()
+    strong.shift_hue(turned, shift)
+    return turned
+
+
+def strong_view(images, generator):
+    return strong.strong_view(images, draw_strong_view(images.shape, generator))
 
 
 def pictures(n=16, channels=3, side=12, seed=0):
@@ -30,8 +53,8 @@ def test_crop_is_a_shift_of_the_padded_image():
     crops = random_crop(images, 2, draws(1))
     padded = torch.nn.functional.pad(images, [2] * 4)
     places = set()
-    for image, crop in zip(padded, crops, strict=True):
-        fits = [(y, x) for y in range(5) for x in range(5) if torch.equal(image[:, y : y + 12, x : x + 12], crop)]
+    for image, cut in zip(padded, crops, strict=True):
+        fits = [(y, x) for y in range(5) for x in range(5) if torch.equal(image[:, y : y + 12, x : x + 12], cut)]
         assert fits
         places.add(fits[0])
     assert len(places) > 12  # a draw an image, not one a batch

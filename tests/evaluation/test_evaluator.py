@@ -4,7 +4,7 @@ import torch
 
 from acr.data.stream import TaskStream
 from acr.evaluation.counts import accuracy_matrix
-from acr.evaluation.evaluator import calibration_bins, count, evaluate
+from acr.evaluation.evaluator import count, evaluate
 from acr.evaluation.scenarios import StoredImages
 from acr.testing import toy_data
 
@@ -33,8 +33,9 @@ def test_counts_by_hand():
 
 def test_calibration_bins_add_up():
     scores = torch.randn(200, 5, generator=torch.Generator().manual_seed(0))
-    right = scores.argmax(1) == 0
-    bins = calibration_bins(scores, right)
+    targets = torch.zeros(200, dtype=torch.int64)
+    right = scores.argmax(1) == targets
+    bins = count(scores, targets, torch.zeros(200, dtype=torch.int64), [range(5)], range(5)).calibration
     confidence = scores.softmax(1).max(1).values
     assert sum(bins["confidence"]) == pytest.approx(float(confidence.sum()), rel=1e-5)
     inside = (confidence >= 7 / 15) & (confidence < 8 / 15)

@@ -169,9 +169,7 @@ def resized_crop(pixels: Tensor, box: BoxDraws) -> Tensor:
 # --- the colours ------------------------------------------------------------------------------------------------------
 
 
-def draw_jitter(
-    chosen: Tensor, generator: torch.Generator, strength: float, hue: float
-) -> tuple[Tensor, JitterDraws]:
+def draw_jitter(chosen: Tensor, generator: torch.Generator, strength: float, hue: float) -> tuple[Tensor, JitterDraws]:
     """The order in which the images are worked on, and what is done to their colours.
 
     ``chosen`` marks the images that are jittered; ``strength`` and ``hue`` are the largest changes.

@@ -14,11 +14,14 @@ from torch import Tensor
 from acr.data.stream import TaskStream
 from acr.evaluation.counts import Bin, Counts, Over
 from acr.evaluation.scenarios import Positions, Scenario
+from acr.transfer import send
 
 BINS = 15
 """Number of bins of predicted confidence, of equal width, for calibration."""
 BATCH = 500
 """Images per forward pass."""
+OVER: tuple[Over, ...] = ("seen", "all", "task")
+BIN_SUMS: tuple[Bin, ...] = ("count", "confidence", "correct")
 
 
 def evaluate(logits: Callable[[Tensor], Tensor], scenario: Scenario, stream: TaskStream, stage: int) -> Counts:
@@ -38,66 +41,71 @@ def evaluate(logits: Callable[[Tensor], Tensor], scenario: Scenario, stream: Tas
 
 @torch.inference_mode()
 def predict(logits: Callable[[Tensor], Tensor], scenario: Scenario, positions: Positions, stage: int) -> Tensor:
-    """Scores of the images at these positions of the test set, on the CPU."""
+    """Scores of the images at these positions of the test set, on the network's device."""
     parts = [positions[start : start + BATCH] for start in range(0, len(positions), BATCH)]
-    return torch.cat([logits(scenario.images(part, stage)).float().cpu() for part in parts])
+    return torch.cat([logits(scenario.images(part, stage)).float() for part in parts])
 
 
+@torch.inference_mode()
 def count(
     scores: Tensor, targets: Tensor, image_tasks: Tensor, task_columns: Sequence[Sequence[int]], seen: Sequence[int]
 ) -> Counts:
-    """Count right answers.
+    """Count right answers. On a device everything is counted there, and the counts are read once, at the end.
 
     Args:
         scores: one row per image, one column per output.
-        targets: the right column of each image.
-        image_tasks: the task of each image.
+        targets: the right column of each image, on the host.
+        image_tasks: the task of each image, on the host.
         task_columns: the columns of each task that is evaluated.
         seen: the columns of the classes seen so far.
     """
-    outputs = scores.shape[1]
-    among_seen = masked(scores, seen)
-    best_seen = among_seen.argmax(1)
-    right: dict[Over, Tensor] = {"seen": best_seen == targets, "all": scores.argmax(1) == targets}
-    # Task-incremental: the best among the outputs of the image's own task.
-    within = torch.zeros(len(scores), dtype=torch.int64)
-    for task, columns in enumerate(task_columns):
-        rows = image_tasks == task
-        within[rows] = masked(scores[rows], columns).argmax(1)
-    right["task"] = within == targets
-
-    # Images and right answers, per task and class.
-    total: list[list[int]] = []
-    correct: dict[Over, list[list[int]]] = {name: [] for name in right}
-    for task, columns in enumerate(task_columns):
-        chosen = [(image_tasks == task) & (targets == column) for column in columns]
-        total.append([int(rows.sum()) for rows in chosen])
-        for name, hits in right.items():
-            correct[name].append([int(hits[rows].sum()) for rows in chosen])
-
-    # Which task's classes the images of each task are taken for.
-    task_of = torch.full((outputs,), -1)
+    outputs, tasks = scores.shape[1], len(task_columns)
+    task_of = torch.zeros(outputs, dtype=torch.int64)
     for task, columns in enumerate(task_columns):
         task_of[list(columns)] = task
-    confusion = torch.zeros(len(task_columns), len(task_columns), dtype=torch.int64)
-    confusion.index_put_((image_tasks, task_of[best_seen]), torch.tensor(1), accumulate=True)
-    calibration = calibration_bins(among_seen, right["seen"])
-    return Counts(total=total, correct=correct, confusion=confusion.tolist(), calibration=calibration)
+    own_columns = torch.stack([only(columns, outputs) for columns in task_columns])
+    parts = image_tasks * outputs + targets  # (task, class) as one number
+    host = (targets, image_tasks, parts, task_of, only(seen, outputs), own_columns)
+    right_column, task_of_image, part, task_of, among_seen, own_columns = send(host, scores.device)
+
+    seen_scores = scores + among_seen
+    best = seen_scores.argmax(1)
+    # Task-incremental: the best among the outputs of the image's own task.
+    within = (scores + own_columns.index_select(0, task_of_image)).argmax(1)
+    right = torch.stack([best == right_column, scores.argmax(1) == right_column, within == right_column]).double()
+
+    confidence = seen_scores.double().softmax(1).max(1).values
+    bins = (confidence * BINS).long().clamp(0, BINS - 1)
+    in_bins = torch.stack([torch.ones_like(confidence), confidence, right[0]])
+
+    def add_up(values: Tensor, places: Tensor, size: int) -> Tensor:
+        """Sums of the columns of ``values`` that have the same place, one row per row."""
+        return torch.zeros(len(values), size, dtype=torch.float64, device=values.device).index_add_(1, places, values)
+
+    hits = add_up(right, part, tasks * outputs)
+    # Which task's classes the images of each task are taken for.
+    taken_for = task_of_image * tasks + task_of.index_select(0, best)
+    confusion = add_up(torch.ones_like(confidence)[None], taken_for, tasks * tasks)
+    calibration = add_up(in_bins, bins, BINS)
+    read = torch.cat([hits.flatten(), confusion.flatten(), calibration.flatten()]).cpu()
+    sizes = [hits.numel(), confusion.numel(), calibration.numel()]
+    hits, confusion, calibration = torch.split(read, sizes)
+
+    def by_task(numbers: Tensor) -> list[list[int]]:
+        """One number per (task, class), as lists of the classes of each task."""
+        table = numbers.view(tasks, outputs).long()
+        return [table[task, list(columns)].tolist() for task, columns in enumerate(task_columns)]
+
+    return Counts(
+        total=by_task(torch.bincount(parts, minlength=tasks * outputs)),
+        correct=dict(zip(OVER, map(by_task, hits.view(len(OVER), -1)), strict=True)),
+        confusion=confusion.view(tasks, tasks).long().tolist(),
+        calibration=dict(zip(BIN_SUMS, calibration.view(len(BIN_SUMS), BINS).tolist(), strict=True)),
+    )
 
 
-def masked(scores: Tensor, columns: Sequence[int]) -> Tensor:
-    """Scores in which all other columns are -inf, so that they cannot be predicted."""
-    mask = torch.full((scores.shape[1],), float("-inf"))
+def only(columns: Sequence[int], outputs: int) -> Tensor:
+    """What to add to scores so that only these columns can be predicted: 0 there, -inf elsewhere."""
+    mask = torch.full((outputs,), float("-inf"))
     mask[list(columns)] = 0.0
-    return scores + mask
-
-
-def calibration_bins(scores: Tensor, right: Tensor) -> dict[Bin, list[float]]:
-    """Per bin of predicted confidence: number of images, sum of confidences, number of right answers."""
-    confidence = scores.double().softmax(1).max(1).values
-    place = (confidence * BINS).long().clamp(0, BINS - 1)
-    sums: dict[Bin, list[float]] = {}
-    columns: dict[Bin, Tensor] = {"count": torch.ones_like(confidence), "confidence": confidence, "correct": right}
-    for name, values in columns.items():
-        sums[name] = torch.zeros(BINS, dtype=torch.float64).index_add_(0, place, values.double()).tolist()
-    return sums
+    return mask

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from acr.randomness import key_to_seed
 from acr.shift import corrupt, corrupt_float, wrapped_bytes
+from acr.transfer import send
 
 Positions = npt.NDArray[np.int64]
 
@@ -30,13 +31,20 @@ class Scenario(Protocol):
 class StoredImages:
     """Images stored in an array, one row per test image."""
 
-    def __init__(self, name: str, stored: npt.NDArray[np.uint8]) -> None:
+    def __init__(self, name: str, stored: npt.NDArray[np.uint8], device: torch.device | None = None) -> None:
         self.name = name
         self.stored = stored
+        self.device = device
+        """Where a copy of all images is kept from the first evaluation on; None: they are read from the array."""
+        self._there: Tensor | None = None
 
     def images(self, positions: Positions, stage: int) -> Tensor:
-        """Rows of the array."""
-        return torch.from_numpy(self.stored[positions])
+        """Rows of the array, on the device that keeps them."""
+        if self.device is None or self.device.type == "cpu":
+            return torch.from_numpy(self.stored[positions])
+        if self._there is None:
+            self._there = torch.from_numpy(np.ascontiguousarray(self.stored)).to(self.device)
+        return self._there.index_select(0, send(torch.from_numpy(positions), self.device))
 
 
 class DrawnAtEvaluation:

@@ -77,8 +77,8 @@ class DERpp(MemoryMethod):
             loss = loss + self.options.beta * F.cross_entropy(self.network(images), labels)
         self.step(loss)
         draws = self.context.generator("policy")
-        stored = {"logits": logits.detach()}
-        Reservoir().observe(self.buffer, batch.plain, batch.labels_on_host, batch.task, draws, **stored)
+        labels = batch.labels_on_host
+        Reservoir().observe(self.buffer, batch.plain, labels, batch.task, draws, logits=logits.detach())
         return loss.detach()
 
 

@@ -93,5 +93,5 @@ def sample_images(trainer: Trainer, per_task: int = 2) -> Arrays:
         shown = scenario.images(positions, last)
         if shown.is_floating_point():  # values of a quirk; shown as the network's normalisation sees them
             shown = (shown * 255).round().clamp(0, 255).to(torch.uint8)
-        arrays[scenario.name] = shown.numpy()
+        arrays[scenario.name] = shown.cpu().numpy()
     return arrays

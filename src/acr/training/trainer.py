@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from typing import Any
 
@@ -18,6 +17,7 @@ from acr.runs.writer import RunWriter
 from acr.storage.signals import StopSignal
 from acr.training.checkpoint import Checkpoints
 from acr.training.loop import Cursor, EpochEnd, Step, TaskEnd, TrainingLoop
+from acr.training.loss_record import LossRecord, LostLoss
 from acr.training.progress import RunProgress
 from acr.training.telemetry import Telemetry
 
@@ -65,6 +65,7 @@ class Trainer:
         self.started = self.saved_at = time.monotonic()
         self.seconds_before = 0.0
         self.telemetry = Telemetry(loop.context.device)
+        self.losses = LossRecord()
 
     def run(self) -> None:
         """Learn every remaining task, and evaluate after each."""
@@ -92,19 +93,28 @@ class Trainer:
     def after_step(self, step: Step) -> None:
         """Check the loss, log the step, and save or stop if it is time to."""
         batch = step.batch
-        loss = None if step.loss is None else float(step.loss)
         where = f"task {batch.task + 1}/{len(self.loop.tasks)}, epoch {batch.epoch + 1}/{self.config.epochs}"
-        if loss is not None and not math.isfinite(loss):
-            raise Diverged(self.diverged(loss, f"{where}, step {batch.step + 1}"))
+        self.losses.add(f"{where}, step {batch.step + 1}", step.loss)
+        # A loss on a device is read only when a line is due: to read it is to wait for all work that led to it.
+        due = batch.step % self.config.log_every == 0
+        if due or self.loop.context.device.type == "cpu":
+            self.read_loss()
         self.telemetry.count(len(batch))
-        self.progress.step(where, loss, self.config.batch_size)
-        if batch.step % self.config.log_every == 0:
+        self.progress.step(where, self.losses.newest, self.config.batch_size)
+        if due:
             at = {"task": batch.task, "epoch": batch.epoch, "step": batch.step, "taken": self.loop.steps_taken()}
-            self.folder.event("step", **at, loss=loss, **self.telemetry.read())
+            self.folder.event("step", **at, loss=self.losses.newest, **self.telemetry.read())
         if self.stop_signal.received is not None:
             self.stop(self.stop_signal.received)
         if time.monotonic() - self.saved_at >= self.config.checkpoint_every:
             self.save_checkpoint()
+
+    def read_loss(self) -> None:
+        """Read the losses since the last reading; stop the run if one of them is not finite."""
+        try:
+            self.losses.read()
+        except LostLoss as lost:
+            raise Diverged(self.diverged(lost.value, lost.where)) from None
 
     # --- evaluation ------------------------------------------------------------------------------------------------
 
@@ -178,7 +188,8 @@ class Trainer:
         self.method.load_state_dict(state["method"])
 
     def save_checkpoint(self) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint. A state that a lost loss has led to never becomes one."""
+        self.read_loss()
         cursor = self.loop.cursor
         number = self.loop.steps_taken() + cursor.task  # a task's end counts as a step, so that no two share a number
         self.checkpoints.save(number, self.state_dict())
