@@ -58,7 +58,7 @@ def guarded(images: ImageSet, guard: Guard) -> ImageSet:
 
 
 class PoisonedStream(TaskStream):
-    """The tasks of a stream in a training set whose other rows are noise; neither these nor the test set may be read."""
+    """Tasks in a training set whose other rows are noise; neither these nor the test set may be read."""
 
     def __init__(self, data: DataSet, tasks: Any) -> None:
         super().__init__(data, tasks)
