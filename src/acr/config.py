@@ -191,6 +191,11 @@ class RunConfig(DataConfig):
         relevant = {name: value for name, value in self.flat().items() if name not in NOT_PART_OF_IDENTITY}
         return hashlib.blake2b(json.dumps(relevant, sort_keys=True).encode(), digest_size=8).hexdigest()
 
+    def data_key(self) -> tuple[Any, ...]:
+        """What decides which images are read: two configs with the same key read the same."""
+        fields = [name for name in DataConfig.model_fields if name != "quiet"]
+        return (self.dataset, *(getattr(self, name) for name in fields))
+
     def rate_in_epoch(self, epoch: int) -> float:
         """The learning rate in an epoch of any task: multiplied by the decay at every milestone that is passed."""
         passed = sum(epoch >= milestone for milestone in self.lr_milestones)

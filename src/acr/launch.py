@@ -18,8 +18,8 @@ from acr.methods.method import Context, Method, method_class
 from acr.networks import Network, resnet18
 from acr.randomness import keyed_global
 from acr.runs.resolve import make_config
-from acr.runs.run import Run, load_run
-from acr.runs.writer import CONFIG, RESULTS, RunWriter, folder_name
+from acr.runs.run import Run, finished_run, load_run
+from acr.runs.writer import CONFIG, RunWriter, folder_name
 from acr.shift.suite import ShiftSpec, build_suite
 from acr.training.checkpoint import CheckpointError, Checkpoints
 from acr.training.devices import find_device, image_device
@@ -63,8 +63,8 @@ def run_config(config: RunConfig, *, fresh: bool = False, resume: Resume = "auto
     path = config.out / folder_name(config)
     if fresh and path.exists():  # the first name that is free: NAME-2, NAME-3, ...
         path = next(p for n in range(2, 10_000) if not (p := path.with_name(f"{path.name}-{n}")).exists())
-    if (path / RESULTS).exists() and load_run(path).finished:
-        return load_run(path)
+    if (run := finished_run(path)) is not None:
+        return run
     if resume == "ask" and Checkpoints(path / "checkpoint", config.identity()).folders():
         raise Unfinished(
             f"This run was started before but not finished: {path}. Resume it with: acr resume {path} "

@@ -71,7 +71,7 @@ def test_sizes_and_channels() -> None:
         ([5], "not a pair"),
         ([(np.zeros((8, 8, 3)) - 1, 0)], "normalisation"),
         ([(np.zeros((8, 8, 5), np.uint8), 0)], "1 or 3 channels"),
-        ([(np.zeros((8, 8, 3), int), 0)], "expected uint8, H x W"),
+        ([(np.zeros((8, 8, 3), int), 0)], "images must be uint8 or floats in 0..1"),
     ],
 )
 def test_what_cannot_be_used_says_why(data: object, words: str) -> None:

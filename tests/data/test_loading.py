@@ -66,15 +66,6 @@ def test_validation_comes_out_of_training_and_hides_the_test_set() -> None:
     assert tuned.test.classes == whole.test.classes
 
 
-def test_classes_by_label_or_name() -> None:
-    data = load_dataset("split-digits", classes=[7, "3"])
-    assert data.train.classes == data.test.classes == (3, 7)
-    with pytest.raises(InputError, match="no class 'seven'"):
-        load_dataset("split-digits", classes=["seven"])
-    with pytest.raises(InputError, match="twice"):
-        load_dataset("split-digits", classes=[7, "7"])
-
-
 @pytest.mark.parametrize(
     "wrong",
     [

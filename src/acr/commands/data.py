@@ -11,17 +11,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from acr.commands.shared import DataCache, DataRoot, Dataset, Quiet, Sheet
 from acr.data import listing
 from acr.errors import InputError
 
-Name = Annotated[str, Parameter(help="Name of the data set; `acr data list` lists all of them.")]
-Root = Annotated[Path | None, Parameter(help="Folder that holds data sets; searched before ACR_DATA and the cache.")]
-Cache = Annotated[Path | None, Parameter(help="Folder for decoded images.")]
-Quiet = Annotated[bool, Parameter(help="Show no progress.", negative=())]
-Sheet = Annotated[Path, Parameter(name=["--output", "-o"], help="Image file to write.")]
 
-
-def list_datasets(*, data_root: Root = None, data_cache: Cache = None) -> None:
+def list_datasets(*, data_root: DataRoot = None, data_cache: DataCache = None) -> None:
     """List the data sets, where they were found, and their defaults."""
     table = Table(box=None, pad_edge=False)
     for head in ("name", "what it is", "classes", "tasks", "epochs", "width", "rate", "shift", "found"):
@@ -37,12 +32,12 @@ def list_datasets(*, data_root: Root = None, data_cache: Cache = None) -> None:
 
 
 def fetch(
-    name: Name,
+    name: Dataset,
     *,
     data_root: Annotated[
         Path | None, Parameter(help="Folder to download into; by default ACR_DATA, or else the cache.")
     ] = None,
-    data_cache: Cache = None,
+    data_cache: DataCache = None,
     quiet: Quiet = False,
 ) -> None:
     """Download a data set from its publisher, or explain how to get it."""
@@ -52,10 +47,10 @@ def fetch(
 
 
 def check(
-    name: Name,
+    name: Dataset,
     *,
-    data_root: Root = None,
-    data_cache: Cache = None,
+    data_root: DataRoot = None,
+    data_cache: DataCache = None,
     image_size: Annotated[int | None, Parameter(help="Side of the images in pixels.")] = None,
     quiet: Quiet = False,
 ) -> None:
@@ -74,7 +69,7 @@ def check(
 
 
 def show(
-    name: Name,
+    name: Dataset,
     *,
     output: Sheet = Path("sheet.png"),
     by: Annotated[
@@ -83,8 +78,8 @@ def show(
     ] = "class",
     split: Annotated[Literal["train", "test"], Parameter(help="Which images to show.")] = "train",
     columns: Annotated[int | None, Parameter(help="Images per row; by default at least 12.")] = None,
-    data_root: Root = None,
-    data_cache: Cache = None,
+    data_root: DataRoot = None,
+    data_cache: DataCache = None,
     quiet: Quiet = False,
 ) -> None:
     """Draw a sheet of images from a data set."""

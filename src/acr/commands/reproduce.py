@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
 
+from acr.commands.shared import Address, DataCache, DataRoot, DryRun, EngineName, Jobs, Retries
 from acr.commands.sweep import allowed_jobs, show_estimate, show_report
 from acr.report.formats import print_table
 from acr.reproduce.plan import ProtocolChoice, Scale, make_plan, write_reproduction
@@ -30,15 +31,13 @@ def reproduce(
         "reproduction"
     ),
     protocol: Annotated[ProtocolChoice, Parameter(help="Protocol of the runs; both: one table each.")] = "sound",
-    jobs: Annotated[int | None, Parameter(help="Runs at a time; by default one per GPU, or one per core.")] = None,
-    retries: Annotated[int, Parameter(help="How often to retry a failed run, from its last checkpoint.")] = 1,
-    engine: Annotated[Literal["local", "ray"], Parameter(help="local: this machine; ray: many machines.")] = "local",
-    address: Annotated[str | None, Parameter(help="Address of a Ray cluster, for --engine ray.")] = None,
-    data_root: Annotated[Path | None, Parameter(help="Folder that holds data sets.")] = None,
-    data_cache: Annotated[Path | None, Parameter(help="Folder for decoded images.")] = None,
-    dry_run: Annotated[
-        bool, Parameter(help="Run nothing; only estimate the number of runs, time and disk space.", negative=())
-    ] = False,
+    jobs: Jobs = None,
+    retries: Retries = 1,
+    engine: EngineName = "local",
+    address: Address = None,
+    data_root: DataRoot = None,
+    data_cache: DataCache = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Reproduce a table or figure of the paper, with the printed values beside ours."""
     plan = make_plan(name, scale, protocol, out, data_root, data_cache)

@@ -12,7 +12,7 @@ from acr.commands.flags import with_config_flags
 from acr.launch import Unfinished, resume_run, run_config
 from acr.report.columns import print_summary
 from acr.runs.resolve import make_config, read_config_file
-from acr.runs.run import Run, load_run
+from acr.runs.run import Run, finished_run, load_run
 from acr.runs.writer import folder_name
 
 
@@ -29,9 +29,9 @@ def _run(
     """Train a method on a data set, task by task, and evaluate it after each task."""
     complete = make_config(values, file=read_config_file(config) if config else None)
     path = complete.out / folder_name(complete)
-    if not fresh and (path / "results.json").exists() and load_run(path).finished:
+    finished = None if fresh else finished_run(path)
+    if finished is not None:
         print(f"This run is already finished: {path} (add --fresh to run it again)")
-        finished = load_run(path)
     else:
         try:
             finished = run_config(complete, fresh=fresh, resume=resume)

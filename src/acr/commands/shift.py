@@ -9,7 +9,8 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 
-from acr.commands.data import Cache, Name, Quiet, Root, Sheet, save_picture
+from acr.commands.data import save_picture
+from acr.commands.shared import DataCache, DataRoot, Dataset, Quiet, Sheet
 from acr.config import RunConfig
 from acr.data.loading import load_dataset
 from acr.runs.resolve import make_config
@@ -34,13 +35,13 @@ def list_corruptions() -> None:
 
 
 def build(
-    name: Name,
+    name: Dataset,
     *,
     ood_corruptions: Corruptions = None,
     ood_severities: Severities = None,
     ood_constants: Constants = None,
-    data_root: Root = None,
-    data_cache: Cache = None,
+    data_root: DataRoot = None,
+    data_cache: DataCache = None,
     quiet: Quiet = False,
 ) -> None:
     """Build the shifted copies of a test set in advance, so that runs find them ready."""
@@ -55,14 +56,14 @@ def build(
 
 
 def show(
-    name: Name,
+    name: Dataset,
     *,
     output: Sheet = Path("shift.png"),
     ood_corruptions: Annotated[str | None, Parameter(help="Names, such as fog,snow; by default all.")] = None,
     ood_severities: Severities = "1-5",
     ood_constants: Constants = None,
-    data_root: Root = None,
-    data_cache: Cache = None,
+    data_root: DataRoot = None,
+    data_cache: DataCache = None,
     quiet: Quiet = False,
 ) -> None:
     """Draw a sheet of real test images: one row per corruption, one column per severity."""

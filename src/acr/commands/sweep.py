@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 
+from acr.commands.shared import Address, DataCache, DataRoot, DryRun, EngineName, Jobs, Retries
 from acr.config import RunConfig
 from acr.errors import AcrError, InputError
 from acr.reproduce.plan import RECIPES
@@ -21,24 +22,20 @@ from acr.sweeps.progress import SweepProgress
 from acr.sweeps.recipe import find_recipe
 from acr.sweeps.sweep import SweepState, is_finished, placed, run_sweep
 
-Engine = Literal["local", "ray"]
-
 
 def sweep(
     recipe: Annotated[str, Parameter(help="Recipe file, or name of a recipe that comes with acr.")],
     *,
-    engine: Annotated[Engine, Parameter(help="local: processes on this machine; ray: many machines.")] = "local",
-    jobs: Annotated[int | None, Parameter(help="Runs at a time; by default one per GPU, or one per core.")] = None,
-    retries: Annotated[int, Parameter(help="How often to retry a failed run, from its last checkpoint.")] = 1,
+    engine: EngineName = "local",
+    jobs: Jobs = None,
+    retries: Retries = 1,
     out: Annotated[Path, Parameter(help="Folder for the runs.")] = Path("runs"),
     scale: Annotated[str, Parameter(help="Variant of the recipe; full is the unchanged recipe.")] = "full",
     protocol: Annotated[Literal["sound", "published"] | None, Parameter(help="Protocol for all runs.")] = None,
-    dry_run: Annotated[
-        bool, Parameter(help="Run nothing; only estimate the number of runs, time and disk space.", negative=())
-    ] = False,
-    address: Annotated[str | None, Parameter(help="Address of a Ray cluster, for --engine ray.")] = None,
-    data_root: Annotated[Path | None, Parameter(help="Folder that holds data sets.")] = None,
-    data_cache: Annotated[Path | None, Parameter(help="Folder for decoded images.")] = None,
+    dry_run: DryRun = False,
+    address: Address = None,
+    data_root: DataRoot = None,
+    data_cache: DataCache = None,
 ) -> None:
     """Run a grid of configs; finished runs are not repeated."""
     chosen = find_recipe(recipe, RECIPES).at_scale(scale).with_fixed(protocol=protocol)

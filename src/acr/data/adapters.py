@@ -14,11 +14,11 @@ from acr.data.readers.decoding import (
     Images,
     decode_files,
     fit,
-    floats_to_bytes,
     image_files,
     list_broken,
     resize,
     to_array,
+    to_images,
     to_rgb,
 )
 from acr.data.readers.file_tree import by_class, natural, open_tree
@@ -108,25 +108,8 @@ def _pixels(image: Any, size: int | None, position: int) -> Images:
         picture = to_rgb(image)
         pixels = to_array(fit(picture, size) if size else picture)
         return pixels[:1] if grey else pixels
-    values = np.asarray(image)
-    if np.issubdtype(values.dtype, np.floating):
-        if values.size and not (values.min() >= 0 and values.max() <= 1):
-            raise InputError(
-                f"Image {position} has floats from {values.min():g} to {values.max():g}, not in 0..1: remove the "
-                "normalisation from the data set's transform; the network normalises its input itself."
-            )
-        values = floats_to_bytes(values)
-    if values.dtype != np.uint8 or values.ndim not in (2, 3):
-        raise InputError(f"Image {position} is {values.dtype} of shape {values.shape}; expected uint8, H x W (x C).")
-    if values.ndim == 2:
-        pixels = values[None]
-    elif values.shape[0] in (1, 3):
-        pixels = values
-    elif values.shape[2] in (1, 3):
-        pixels = np.ascontiguousarray(values.transpose(2, 0, 1))
-    else:
-        raise InputError(f"Image {position} has the shape {values.shape}; expected 1 or 3 channels, first or last.")
-    return resize(pixels[None], size)[0] if size else pixels
+    pixels = to_images(np.asarray(image)[None], f"Image {position}")
+    return resize(pixels, size)[0] if size else pixels[0]
 
 
 def _class_names(dataset: Any, label_key: str) -> dict[int, str]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from acr.data.adapters import read_dataset, read_folder
 from acr.data.readers.decoding import Images as Images
+from acr.data.readers.decoding import to_images
 from acr.errors import InputError
 
 Labels = npt.NDArray[np.int64]
@@ -92,7 +93,9 @@ class ImageSet:
     def from_arrays(
         cls, images: Any, labels: Sequence[Any] | npt.ArrayLike, class_names: Mapping[int, str] | None = None
     ) -> ImageSet:
-        """From arrays or tensors: uint8, ``N x H x W``, ``N x H x W x C`` or ``N x C x H x W`` with C = 1 or 3.
+        """From arrays or tensors, uint8 or floats in 0..1.
+
+        Their shape is ``N x H x W``, ``N x H x W x C`` or ``N x C x H x W`` with C = 1 or 3.
 
         Integer labels keep their values. Other labels, such as text, are numbered in sorted order, and the label as
         text becomes the name of its number.
@@ -100,23 +103,10 @@ class ImageSet:
         >>> ImageSet.from_arrays(np.zeros((2, 8, 8), np.uint8), ["cat", "ant"]).class_names
         {0: 'ant', 1: 'cat'}
         """
-        pixels = np.asarray(images)
-        if pixels.dtype != np.uint8:
-            raise InputError(f"Images are uint8 arrays (values 0..255); got {pixels.dtype}.")
-        if pixels.ndim == 3:
-            pixels = pixels[:, None]
-        elif pixels.ndim == 4 and pixels.shape[1] not in (1, 3) and pixels.shape[3] in (1, 3):
-            pixels = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
-        elif pixels.ndim != 4:
-            raise InputError(f"Images have the shape N x H x W, N x H x W x 3 or N x 3 x H x W; got {pixels.shape}.")
-        values = np.asarray(labels)
+        pixels = to_images(np.asarray(images), "The array of images")
         names = dict(class_names or {})
-        if not np.issubdtype(values.dtype, np.integer):
-            order = sorted(set(values.tolist()))
-            number = {value: i for i, value in enumerate(order)}
-            names = {i: str(value) for value, i in number.items()}
-            values = np.array([number[value] for value in values.tolist()], dtype=np.int64)
-        return cls(pixels, values.astype(np.int64), names)
+        (numbers,) = number_labels([np.asarray(labels)], names)
+        return cls(pixels, numbers, names)
 
     @classmethod
     def from_folder(
@@ -157,3 +147,20 @@ class DataSet:
             raise InputError(
                 f"{self.name}: training images are {self.train.image_shape}, test images {self.test.image_shape}."
             )
+
+
+def number_labels(columns: Sequence[npt.NDArray[Any]], class_names: dict[int, str]) -> list[Labels]:
+    """Columns of labels as numbers. Integers keep their values; other labels are numbered in sorted order.
+
+    The labels as text then replace the content of ``class_names``.
+    """
+    if all(column.dtype.kind in "iu" for column in columns):
+        return [column.astype(np.int64) for column in columns]
+    values = [[v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in c.tolist()] for c in columns]
+    if any(isinstance(value, str) for column in values for value in column):
+        values = [[str(value) for value in column] for column in values]
+    order = sorted({value for column in values for value in column})
+    class_names.clear()
+    class_names.update({number: str(value) for number, value in enumerate(order)})
+    number_of = {value: number for number, value in enumerate(order)}
+    return [np.array([number_of[value] for value in column], dtype=np.int64) for column in values]

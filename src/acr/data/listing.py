@@ -20,7 +20,6 @@ class Row:
     """None for the user's own data, which is given by its path."""
     where: Path | None
     """None for a data set that is embedded in the program."""
-    image_size: int | None
     epochs: int
     width: int
     learning_rate: float
@@ -55,7 +54,6 @@ def _row(spec: DataSpec, root: Path | None, cache: Path | None) -> Row:
         tasks=spec.tasks,
         present=present,
         where=where,
-        image_size=spec.image_size,
         epochs=spec.epochs,
         width=spec.width,
         learning_rate=spec.learning_rate,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,12 @@ from acr.storage.location import search_folders
 from acr.storage.locks import exclusive
 
 
-def load_dataset(
-    name: str, options: DataConfig | None = None, *, classes: Sequence[int | str] | None = None, **fields: Any
-) -> DataSet:
+def load_dataset(name: str, options: DataConfig | None = None, **fields: Any) -> DataSet:
     """The data set of a name such as ``split-cifar100`` or ``folder:pictures``.
 
     Args:
         name: as on the command line.
         options: which images, and where to find them; its ``fields`` can be given by name instead.
-        classes: keep only these, given by label or name.
 
     ``validation_fraction`` of each class's training images are held out of training and take the place of the test
     set: for tuning, so that the test images stay unseen. ``samples_per_class`` and ``test_samples_per_class`` then keep
@@ -39,10 +35,6 @@ def load_dataset(
     loaded = spec.load(request)
     train, test = loaded.train, loaded.test
     notes: dict[str, Any] = dict(loaded.notes)
-    if classes is not None:
-        labels = chosen_classes(train, classes, name)
-        train, test = (part.select(part.of_classes(labels)) for part in (train, test))
-        notes["classes"] = [train.class_names[label] for label in labels]
     if fraction:
         train, test = _validation(train, fraction, seed, name)
         notes["validation"] = {"fraction": fraction, "seed": seed, "count": len(test)}
@@ -55,21 +47,6 @@ def load_dataset(
     notes["images"] = {"train": len(train), "test": len(test)}
     notes["image_shape"] = list(train.image_shape)
     return replace(loaded, train=train, test=test, notes=notes)
-
-
-def chosen_classes(images: ImageSet, classes: Sequence[int | str], name: str) -> list[int]:
-    """The labels of ``classes`` (labels or class names), in the order given; ``name`` names the data set in errors."""
-    by_name = {text: label for label, text in images.class_names.items()}
-    labels = []
-    for wanted in classes:
-        label = wanted if isinstance(wanted, int) else by_name.get(wanted, int(wanted) if wanted.isdigit() else None)
-        if label is None or label not in images.class_names:
-            known = ", ".join(list(by_name)[:10]) + (", ..." if len(by_name) > 10 else "")
-            raise InputError(f"{name} has no class {wanted!r}. It has {len(by_name)} classes: {known}.")
-        labels.append(label)
-    if len(set(labels)) < len(labels):
-        raise InputError(f"{name}: a class is named twice in {list(classes)}.")
-    return labels
 
 
 def _validation(train: ImageSet, fraction: float, seed: int, name: str) -> tuple[ImageSet, ImageSet]:

@@ -131,6 +131,12 @@ def load_run(folder: str | Path) -> Run:
     return Run(path)
 
 
+def finished_run(folder: Path) -> Run | None:
+    """The run in a folder if it is finished; None if it is not, or if there is no run."""
+    run = Run(folder)
+    return run if run.finished else None
+
+
 def find_runs(*folders: str | Path) -> list[Run]:
     """All runs in these folders, at any depth, in the order of their paths."""
     found: dict[Path, None] = {}

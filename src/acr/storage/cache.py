@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from acr.errors import AcrError
-from acr.storage.files import sync_folder, write_text
+from acr.storage.files import sync_folder, umask, write_text
 from acr.storage.locks import exclusive
 
 FORMAT = 1
@@ -129,7 +129,7 @@ def open_or_build(
 def _build(place: Path, key: Mapping[str, Any], build: Callable[[Writer], object]) -> None:
     temporary = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}.", suffix=".part"))
     try:
-        os.chmod(temporary, 0o777 & ~_umask())
+        os.chmod(temporary, 0o777 & ~umask())
         writer = Writer(temporary)
         build(writer)
         arrays = {}
@@ -238,9 +238,3 @@ def _explain(error: OSError, place: Path) -> AcrError | None:
     if error.filename is not None and str(place.parent) in str(error.filename):
         return AcrError(f"The cache {place} could not be written: {error.strerror}. {advice}")
     return None
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -19,7 +19,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
+        os.chmod(temporary, 0o666 & ~umask())
         os.replace(temporary, path)
         sync_folder(path.parent)
     except BaseException:
@@ -48,7 +48,8 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _umask() -> int:
+def umask() -> int:
+    """The permissions that new files are not given; the system only tells by setting them."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -79,8 +79,7 @@ def estimate(
     costs = []
     try:
         for config in configs:
-            images = (config.dataset, config.image_size, config.samples_per_class, config.test_samples_per_class,
-                      config.validation_fraction, config.data_root, config.data_cache)  # fmt: skip
+            images = config.data_key()
             if images not in data:
                 data[images] = load_dataset(config.dataset, config.model_copy(update={"quiet": True}))
             kind = (*images, config.method, config.buffer_size, config.width, config.batch_size, config.replay_size,

@@ -27,9 +27,9 @@ class SweepProgress:
     ``jobs`` is the number of runs at a time.
     """
 
-    def __init__(self, jobs: int, console: Console | None = None) -> None:
+    def __init__(self, jobs: int) -> None:
         self.jobs = jobs
-        self.console = console or Console(stderr=True, highlight=False)
+        self.console = Console(stderr=True, highlight=False)
         self.live: Live | None = None
         self.last = 0.0
         self.over = -1

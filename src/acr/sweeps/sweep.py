@@ -15,8 +15,8 @@ from typing import Any, Protocol
 from acr.config import RunConfig
 from acr.data.loading import load_dataset
 from acr.errors import AcrError, InputError
-from acr.runs.run import Run, load_run
-from acr.runs.writer import RESULTS, Busy
+from acr.runs.run import Run, finished_run, load_run
+from acr.runs.writer import Busy
 from acr.storage.signals import StopSignal
 from acr.sweeps.engines import LocalEngine
 from acr.sweeps.jobs import Engine, Job, Outcome
@@ -49,7 +49,6 @@ class SweepState:
     failed: list[Outcome] = field(default_factory=list)
     seconds: dict[str, list[float]] = field(default_factory=dict)
     """Wall-clock times of the runs that this sweep finished, by kind."""
-    started: float = field(default_factory=time.monotonic)
 
     @property
     def left(self) -> int:
@@ -103,7 +102,7 @@ def kind(job: Job) -> str:
 
 def is_finished(job: Job) -> bool:
     """Whether the job's folder holds a finished run."""
-    return (job.folder / RESULTS).exists() and load_run(job.folder).finished
+    return finished_run(job.folder) is not None
 
 
 def run_sweep(
@@ -198,7 +197,7 @@ def missing_data(jobs: Sequence[Job]) -> list[Outcome]:
     outcomes = []
     for job in jobs:
         config = job.config
-        key = (config.dataset, config.image_size, config.data_root, config.data_cache, config.validation_fraction)
+        key = config.data_key()
         if key not in problems:
             try:
                 load_dataset(config.dataset, config)

@@ -58,14 +58,10 @@ def guarded(images: ImageSet, guard: Guard) -> ImageSet:
 
 
 class PoisonedStream(TaskStream):
-    """The tasks of a stream, in a training set whose other rows are noise and must not be accessed, nor the test set.
+    """Tasks in a training set whose other rows are noise; neither these nor the test set may be read."""
 
-    ``noise`` is the seed of the noise.
-    """
-
-    def __init__(self, data: DataSet, tasks: Any, noise: int = 0) -> None:
+    def __init__(self, data: DataSet, tasks: Any) -> None:
         super().__init__(data, tasks)
-        self.noise = noise
         self.open: int | None = None
         """The task that is being learned, None between tasks."""
         self.rows = [self.data.train.of_classes(classes) for classes in self.task_classes]
@@ -81,10 +77,10 @@ class PoisonedStream(TaskStream):
     def __getitem__(self, index: slice) -> TaskStream: ...
     def __getitem__(self, index: int | slice) -> Task | TaskStream:
         if isinstance(index, slice):
-            return PoisonedStream(self.data, self.task_classes[index], self.noise)
+            return PoisonedStream(self.data, self.task_classes[index])
         number = range(len(self))[index]
         train, mine = self.data.train, self.rows[number]
-        rng = np.random.default_rng([self.noise, number])
+        rng = np.random.default_rng([0, number])
         images = rng.integers(0, 256, train.images.shape, dtype=np.uint8)
         labels = rng.choice(np.asarray(self.classes), len(train))
         images[mine], labels[mine] = train.images[mine], train.labels[mine]

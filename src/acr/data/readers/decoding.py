@@ -22,6 +22,7 @@ import numpy.typing as npt
 from PIL import Image, ImageOps
 
 from acr.data.readers.file_tree import FolderTree, Tree, open_tree
+from acr.errors import InputError
 from acr.storage.progress import progress
 from acr.storage.workers import WorkerPool, cores
 
@@ -114,6 +115,33 @@ def resize(images: Images, size: int, *, quiet: bool = True) -> Images:
 def floats_to_bytes(values: np.ndarray[Any, Any]) -> Images:
     """From [0, 1] to 0..255 by floor(255 x), which restores exactly the bytes that were divided by 255."""
     return np.floor(values * np.asarray(255, values.dtype)).astype(np.uint8)
+
+
+def to_images(values: np.ndarray[Any, Any], where: str) -> Images:
+    """Bytes ``N x C x H x W`` from bytes or from floats in 0..1: N x H x W, N x H x W x C or N x C x H x W, C = 1 or 3.
+
+    Floats become bytes by floor(255 x). ``where`` names the array in errors.
+    """
+    if np.issubdtype(values.dtype, np.floating):
+        low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+        if not (low >= 0 and high <= 1):
+            raise InputError(
+                f"{where}: floats must be in 0..1; these range from {low:g} to {high:g}. Leave normalisation out: the "
+                "network normalises its input itself."
+            )
+        values = floats_to_bytes(values)
+    if values.dtype != np.uint8:
+        raise InputError(f"{where}: images must be uint8 or floats in 0..1; got {values.dtype}.")
+    if values.ndim == 3:
+        return values[:, None]
+    if values.ndim == 4 and values.shape[1] in (1, 3):
+        return values
+    if values.ndim == 4 and values.shape[3] in (1, 3):
+        return np.ascontiguousarray(values.transpose(0, 3, 1, 2))
+    raise InputError(
+        f"{where}: images must have the shape N x H x W, N x H x W x C or N x C x H x W with 1 or 3 channels C; got "
+        f"{values.shape}."
+    )
 
 
 def _to_8_bit(values: np.ndarray[Any, Any]) -> Images:

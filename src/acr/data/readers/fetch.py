@@ -52,7 +52,6 @@ def download_and_unpack(
     folder: Path,
     *,
     quiet: bool = False,
-    keep_archive: bool = False,
     attempts: int = 5,
     pause: float = 1.0,
     free: FreeSpace = free_space,
@@ -67,8 +66,7 @@ def download_and_unpack(
     _download(source, archive, quiet=quiet, attempts=attempts, pause=pause)
     with progress("Unpacking", None, quiet=quiet) as advance:
         extract(archive, folder, advance=advance)
-    if not keep_archive:
-        archive.unlink()
+    archive.unlink()
 
 
 def _download(source: Download, target: Path, *, quiet: bool, attempts: int, pause: float) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from acr.data.catalog import CATALOG, DataSpec, Request
-from acr.data.images import DataSet, Images, ImageSet
-from acr.data.readers.decoding import floats_to_bytes
+from acr.data.images import DataSet, ImageSet, number_labels
+from acr.data.readers.decoding import to_images
 from acr.data.readers.file_tree import FolderTree, Tree, open_tree
 from acr.data.sources.build import Arrays, from_arrays
 from acr.errors import InputError
@@ -58,7 +58,7 @@ def load_named(spec: DataSpec, request: Request, tree: Tree, names: tuple[str, .
     def read() -> Arrays:
         class_names = _class_names(tree, paths)
         columns = [_labels(tree, paths[name]) for name in names[1::2]]
-        numbers = _as_numbers(columns, class_names)
+        numbers = number_labels(columns, class_names)
         sets = []
         for name, labels in zip(names[::2], numbers, strict=True):
             where = f"{tree.root}: {name}"
@@ -83,25 +83,6 @@ def read_array(tree: Tree, name: str) -> np.ndarray[Any, Any]:
         raise InputError(f"{tree.root}: {name} is not a valid array of numbers ({error}).") from error
 
 
-def to_images(values: np.ndarray[Any, Any], where: str) -> Images:
-    """Bytes ``N x C x H x W`` from bytes, or from floats in [0, 1] by floor(255 x), in any of the usual shapes.
-
-    ``where`` names the array in errors.
-    """
-    if np.issubdtype(values.dtype, np.floating):
-        low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
-        if not (low >= 0 and high <= 1):
-            raise InputError(f"{where}: floats must be in 0..1 (not normalised); these range from {low:g} to {high:g}.")
-        values = floats_to_bytes(values)
-    if values.dtype != np.uint8:
-        raise InputError(f"{where}: images must be uint8 or floats in 0..1; got {values.dtype}.")
-    if values.ndim not in (3, 4):
-        raise InputError(
-            f"{where}: images must have the shape N x H x W, N x H x W x C or N x C x H x W; got {values.shape}."
-        )
-    return ImageSet.from_arrays(values, np.zeros(len(values), np.int64)).images
-
-
 def _labels(tree: Tree, name: str) -> np.ndarray[Any, Any]:
     labels = np.asarray(read_array(tree, name))
     if labels.ndim == 2 and labels.shape[1] == 1:
@@ -109,23 +90,6 @@ def _labels(tree: Tree, name: str) -> np.ndarray[Any, Any]:
     if labels.ndim != 1 or labels.dtype.kind not in "iuUS":
         raise InputError(f"{tree.root}: {name} is not a column of integers or text; got {labels.dtype} {labels.shape}.")
     return labels
-
-
-def _as_numbers(
-    columns: list[np.ndarray[Any, Any]], class_names: dict[int, str]
-) -> list[np.ndarray[Any, np.dtype[np.int64]]]:
-    """Columns of labels as numbers: integers keep their values, text is numbered in sorted order.
-
-    The texts then replace the content of ``class_names``.
-    """
-    if all(column.dtype.kind in "iu" for column in columns):
-        return [column.astype(np.int64) for column in columns]
-    texts = [[v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in c.tolist()] for c in columns]
-    order = sorted({text for column in texts for text in column})
-    class_names.clear()
-    class_names.update(enumerate(order))
-    number = {text: i for i, text in enumerate(order)}
-    return [np.array([number[text] for text in column], dtype=np.int64) for column in texts]
 
 
 def _class_names(tree: Tree, paths: dict[str, str]) -> dict[int, str]:

@@ -24,6 +24,9 @@ from acr.storage.location import cache_folder
 HOLD_OUT = 0.2
 """Share of each class that becomes the test set if the source has none."""
 
+READER = 1
+"""Version of the code that reads arrays; a new one discards what is in the cache."""
+
 
 @dataclass(frozen=True)
 class Listing:
@@ -70,9 +73,7 @@ def from_files(spec: DataSpec, request: Request, tree: Tree, listing: Listing) -
     return _complete(spec, request, _open(spec, request, key, build), tree.root)
 
 
-def from_arrays(
-    spec: DataSpec, request: Request, where: Path, identity: str, read: Callable[[], Arrays], *, version: int = 1
-) -> DataSet:
+def from_arrays(spec: DataSpec, request: Request, where: Path, identity: str, read: Callable[[], Arrays]) -> DataSet:
     """A data set of arrays. Read from the cache if it was read before.
 
     Args:
@@ -81,10 +82,9 @@ def from_arrays(
         where: the folder or file that holds the arrays, for messages.
         identity: changes when the files change.
         read: reads the arrays; called only if they are not in the cache.
-        version: version of the code that reads; a new one discards what is in the cache.
     """
     size = request.options.image_size or spec.image_size
-    key = {"files": identity, "size": size, "decoder": DECODER, "reader": version}
+    key = {"files": identity, "size": size, "decoder": DECODER, "reader": READER}
 
     def build(writer: Writer) -> None:
         arrays = read()

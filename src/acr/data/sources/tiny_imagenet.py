@@ -15,9 +15,9 @@ import numpy as np
 
 from acr.data.catalog import CATALOG, DataSpec, Request, require
 from acr.data.images import DataSet, ImageSet
-from acr.data.readers.decoding import image_files, resize
+from acr.data.readers.decoding import image_files, resize, to_images
 from acr.data.readers.file_tree import Tree, by_class, file_name, natural, open_tree
-from acr.data.sources.arrays import read_array, to_images
+from acr.data.sources.arrays import read_array
 from acr.data.sources.build import Arrays, Listing, from_arrays, from_files
 from acr.errors import InputError
 

@@ -1,0 +1,23 @@
+"""Flags that several commands take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+Dataset = Annotated[str, Parameter(help="Name of the data set; `acr data list` lists all of them.")]
+DataRoot = Annotated[
+    Path | None, Parameter(help="Folder that holds data sets; searched before ACR_DATA and the cache.")
+]
+DataCache = Annotated[Path | None, Parameter(help="Folder for decoded images.")]
+Quiet = Annotated[bool, Parameter(help="Show no progress.", negative=())]
+Sheet = Annotated[Path, Parameter(name=["--output", "-o"], help="Image file to write.")]
+EngineName = Annotated[Literal["local", "ray"], Parameter(help="local: processes on this machine; ray: many machines.")]
+Jobs = Annotated[int | None, Parameter(help="Runs at a time; by default one per GPU, or one per core.")]
+Retries = Annotated[int, Parameter(help="How often to retry a failed run, from its last checkpoint.")]
+Address = Annotated[str | None, Parameter(help="Address of a Ray cluster, for --engine ray.")]
+DryRun = Annotated[
+    bool, Parameter(help="Run nothing; only estimate the number of runs, time and disk space.", negative=())
+]
