@@ -11,6 +11,7 @@ from cyclopts import App, CycloptsError
 
 from acr._version import __version__
 from acr.errors import AcrError, complain
+from acr.storage.workers import wait_passively
 
 COMMANDS = {
     "demo": (
@@ -68,6 +69,7 @@ for _name, (_help, _commands) in GROUPS.items():
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command. Exit codes: 0 done, 1 failed, 2 bad input, 130/143 interrupted."""
+    wait_passively()
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]

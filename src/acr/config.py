@@ -59,6 +59,7 @@ def _seconds(value: Any) -> Any:
 
 
 Model = TypeVar("Model", bound=BaseModel)
+Precision = Literal["32", "bf16-mixed", "16-mixed"]
 DataDevice = Literal["auto", "host", "device"]
 Integers = Annotated[tuple[int, ...], BeforeValidator(_as_list)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
@@ -154,8 +155,14 @@ class RunConfig(DataConfig):
     """Device to train on: auto, cpu, cuda, cuda:1 or mps."""
     data_device: DataDevice = "auto"
     """Where images are kept on an accelerator: on the device, on the host, or on the device if they fit (auto)."""
+    precision: Precision = "32"
+    """Arithmetic of the network: 32 bits, or mixed with 16 (bf16-mixed, 16-mixed), which is faster on recent GPUs."""
+    tf32: bool = False
+    """Let a GPU round the inputs of 32-bit products to 19 bits (TensorFloat-32): faster, less exact."""
+    compile: bool = False
+    """Compile the network with torch.compile: a slow start, then faster steps on a GPU."""
     threads: int | None = Field(None, ge=1)
-    """Number of CPU threads; by default PyTorch's choice, usually one per core."""
+    """CPU threads; by default one or all cores, whichever a short measurement finds faster."""
     deterministic: bool | None = None
     """Bit-identical results. Always the case on a CPU; on a GPU, this selects slower, deterministic algorithms."""
     checkpoint_every: Duration = Field(300.0, ge=0)
@@ -189,6 +196,9 @@ class RunConfig(DataConfig):
     def identity(self) -> str:
         """Hash of the fields that affect results. Two configs with the same identity are the same run."""
         relevant = {name: value for name, value in self.flat().items() if name not in NOT_PART_OF_IDENTITY}
+        for name, default in ADDED_LATER.items():
+            if relevant[name] == default:  # so that runs made before the field existed keep their identity
+                del relevant[name]
         return hashlib.blake2b(json.dumps(relevant, sort_keys=True).encode(), digest_size=8).hexdigest()
 
     def data_key(self) -> tuple[Any, ...]:
@@ -207,10 +217,14 @@ class RunConfig(DataConfig):
 
 
 NOT_PART_OF_IDENTITY = frozenset(
-    {"out", "data_root", "data_cache", "device", "data_device", "threads", "deterministic", "quiet"}
+    {"out", "data_root", "data_cache", "device", "data_device", "compile", "threads", "deterministic", "quiet"}
     | {"checkpoint_every", "keep", "eval_every", "log_every", "tensorboard", "wandb"}
 )
 """Fields that determine where and how a run is executed, but not its results."""
+
+
+ADDED_LATER: Mapping[str, Any] = {"precision": "32", "tf32": False}
+"""Fields that change results and that earlier versions did not have, with the value that means what those did."""
 
 
 def validated(model: type[Model], values: Mapping[str, Any]) -> Model:

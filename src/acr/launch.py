@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from acr.config import RunConfig
+import torch
+
+from acr.config import Precision, RunConfig
 from acr.data.catalog import find
 from acr.data.images import DataSet
 from acr.data.loading import load_dataset
@@ -21,15 +25,20 @@ from acr.runs.resolve import make_config
 from acr.runs.run import Run, finished_run, load_run
 from acr.runs.writer import CONFIG, RunWriter, folder_name
 from acr.shift.suite import ShiftSpec, build_suite
+from acr.storage.location import cache_folder
 from acr.training.checkpoint import CheckpointError, Checkpoints
+from acr.training.compilation import compile_encoder
 from acr.training.devices import find_device, image_device
 from acr.training.loggers import Logger, check_loggers, open_loggers
 from acr.training.loop import TrainingLoop
 from acr.training.results import write_results
+from acr.training.threads import ThreadChoice, choose_threads
 from acr.training.torch_settings import torch_settings
 from acr.training.trainer import Trainer
 
 Resume = Literal["auto", "ask"]
+AUTOCAST: dict[Precision, torch.dtype | None] = {"32": None, "bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
+"""Type in which the encoder computes."""
 
 
 class Unfinished(InputError):
@@ -87,7 +96,7 @@ def execute(config: RunConfig, path: Path) -> Run:
 
     PyTorch's number of threads and choice of algorithms are set for the run, and restored afterwards.
     """
-    with torch_settings(find_device(config.device), config.threads, config.deterministic):
+    with torch_settings(find_device(config.device), config.threads, config.deterministic, config.tf32):
         return _execute(config, path)
 
 
@@ -103,9 +112,15 @@ def _execute(config: RunConfig, path: Path) -> Run:
             f"--buffer-size {config.buffer_size} is less than the {len(stream.classes)} classes of {config.dataset}: "
             "the memory needs room for at least one sample per class."
         )
+    if config.precision not in cls.precisions:
+        raise InputError(
+            f"--precision {config.precision}: {config.method} runs only with {' or '.join(cls.precisions)}. "
+            f"docs/methods/{config.method}.md says why."
+        )
     scenarios = make_scenarios(config, data)
     loop = build_loop(config, stream)
-    folder = RunWriter.open(path, config)
+    threads = set_threads(config, path, loop)
+    folder = RunWriter.open(path, config, {"threads_because": threads.reason})
     loggers: list[Logger] = []
     try:
         loggers += open_loggers(config, path)
@@ -128,6 +143,41 @@ def _execute(config: RunConfig, path: Path) -> Run:
         for logger in loggers:
             logger.close()
     return load_run(path)
+
+
+def set_threads(config: RunConfig, path: Path, loop: TrainingLoop) -> ThreadChoice:
+    """Decide on the number of CPU threads and set it: as given, as the run began with, or as a measurement suggests."""
+    if config.threads is not None:
+        return ThreadChoice(config.threads, "--threads")
+    begun = Run(path).threads
+    if begun is not None:
+        choice = ThreadChoice(begun, "the run began with them")
+    elif loop.context.device.type != "cpu":
+        return ThreadChoice(torch.get_num_threads(), f"the run is on {loop.context.device}")
+    else:
+        choice = measured_threads(config, loop)
+    torch.set_num_threads(choice.threads)
+    return choice
+
+
+def measured_threads(config: RunConfig, loop: TrainingLoop) -> ThreadChoice:
+    """Time training steps of a network of the run's kind on random images, or look up what was measured before."""
+    context = loop.context
+    images = config.batch_size + (config.replay_size if loop.method.uses_memory else 0)
+    kind = {"network": config.network, "width": config.width, "image": context.image_shape, "images": images}
+
+    @cache
+    def trial() -> Callable[[], None]:
+        network, draws = context.build_network("threads"), torch.Generator().manual_seed(0)
+        pixels = torch.randint(0, 256, (images, *context.image_shape), dtype=torch.uint8, generator=draws)
+
+        def step() -> None:
+            network.zero_grad(set_to_none=True)
+            network(pixels).logsumexp(1).mean().backward()
+
+        return step
+
+    return choose_threads(kind, lambda: trial()(), cache_folder(config.data_cache))
 
 
 def does_not_fit(checkpoints: Checkpoints, error: Exception) -> str:
@@ -193,6 +243,9 @@ def build_loop(config: RunConfig, stream: TaskStream, cls: type[Method] | None =
         # Initialisers only know the global generator, so it is seeded for this network and restored afterwards.
         with keyed_global(config.seed, "network", purpose):
             network = resnet18(len(stream.classes), config.width, head, data.train.image_shape[0], data.mean, data.std)
+        network.autocast = AUTOCAST[config.precision]
+        if config.compile:
+            compile_encoder(network, data.train.image_shape, device)
         return network.to(device)
 
     context = Context(
@@ -211,6 +264,7 @@ def build_loop(config: RunConfig, stream: TaskStream, cls: type[Method] | None =
         classes=len(stream.classes),
         protocol=protocol,
         device=device,
+        scaler=torch.amp.GradScaler(device.type) if config.precision == "16-mixed" else None,
     )
     method = cls(build_network("run"), config.options, context)
     # The largest task decides for all, so that a run keeps its images in one place from beginning to end.

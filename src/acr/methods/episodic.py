@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from acr.config import MethodOptions
+from acr.config import MethodOptions, Precision
 from acr.data.stream import Task
 from acr.methods.bases import MemoryMethod
 from acr.methods.maths.gradients import flat_gradient
@@ -20,6 +20,10 @@ class EpisodicMethod(MemoryMethod):
     Where the number of tasks is not known, the t tasks seen so far get B // t slots each, and older tasks are trimmed.
     """
 
+    precisions: ClassVar[Collection[Precision]] = (
+        "32",
+        "bf16-mixed",
+    )  # it projects gradients, which 16-mixed would scale
     Options: ClassVar[type[MethodOptions]] = MethodOptions
     settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {  # the paper's
         "split-cifar100": {"learning_rate": 0.03},

@@ -14,7 +14,7 @@ Measure it: ``acr run --method gss --dataset split-cifar100``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from acr.config import MethodOptions
+from acr.config import MethodOptions, Precision
 from acr.methods.bases import MemoryMethod
 from acr.methods.maths.gradient_similarity import gradient_similarity
 from acr.methods.method import Batch
@@ -44,6 +44,8 @@ class GSS(MemoryMethod):
     name = "gss"
     label = "GSS"
     summary = "GSS: replay from a memory whose samples' gradients differ"
+    # It multiplies activations and gradients of single layers.
+    precisions: ClassVar[Collection[Precision]] = frozenset[Precision](("32",))
     Options: ClassVar[type[MethodOptions]] = GSSOptions
     settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {"split-cifar100": {"learning_rate": 0.03}}  # the paper's
     options: GSSOptions

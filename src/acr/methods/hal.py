@@ -17,7 +17,7 @@ Measure it: ``acr run --method hal --dataset split-cifar100``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -26,7 +26,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from acr.config import MethodOptions, RunConfig
+from acr.config import MethodOptions, Precision, RunConfig
 from acr.data.stream import Task
 from acr.methods.bases import ReplayMethod, ReplayOptions
 from acr.methods.maths.hindsight import hindsight_loss
@@ -55,6 +55,7 @@ class HAL(ReplayMethod):
     name = "hal"
     label = "HAL"
     summary = "HAL: replay that holds the predictions for one learned anchor per class in place"
+    precisions: ClassVar[Collection[Precision]] = ("32", "bf16-mixed")  # it takes trial steps with its own gradients
     Options: ClassVar[type[MethodOptions]] = HALOptions
     settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {  # the paper's
         "split-cifar100": {"anchor_weight": 0.1, "mean_decay": 0.3, "embedding_weight": 0.1},

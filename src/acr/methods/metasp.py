@@ -20,6 +20,7 @@ Measure it: ``acr run --method metasp --dataset split-cifar100``
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, ClassVar
 
 import torch
@@ -27,7 +28,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from acr.config import MethodOptions
+from acr.config import MethodOptions, Precision
 from acr.data.stream import Task
 from acr.data.views import join
 from acr.memory.policies import Reservoir
@@ -55,6 +56,8 @@ class MetaSP(MemoryMethod):
     name = "metasp"
     label = "MetaSP"
     summary = "MetaSP: samples weighted and stored by their influence on old and new tasks"
+    # Forward-mode derivatives know no autocast.
+    precisions: ClassVar[Collection[Precision]] = frozenset[Precision](("32",))
     Options: ClassVar[type[MethodOptions]] = MetaSPOptions
     options: MetaSPOptions
     columns: ClassVar[dict[str, tuple[int, ...]]] = {"influence": (), "visits": ()}

@@ -16,9 +16,8 @@ Whatever it keeps between two calls belongs in ``state_dict``; a run resumed fro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cache, cached_property
+from collections.abc import Collection, Mapping
+from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Literal
@@ -26,117 +25,13 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from acr.config import MethodOptions, RunConfig
+from acr.config import MethodOptions, Precision, RunConfig
 from acr.data.stream import Task
-from acr.data.views import CropDraws, Views
 from acr.errors import InputError, unknown
 from acr.memory.confidence import ConfidenceTable
+from acr.methods.context import Batch as Batch
+from acr.methods.context import Context as Context
 from acr.networks import Network
-from acr.protocols import Protocol
-from acr.randomness import Position
-from acr.transfer import Tree, send
-
-
-@dataclass(frozen=True)
-class Batch:
-    """A batch of the current task."""
-
-    indices: Tensor
-    """Positions of the samples inside the task, 0..n-1. This and the next two are on the run's device."""
-    plain: Tensor
-    """The images as they are, uint8."""
-    labels: Tensor
-    """Classes of the images, as output columns of the network."""
-    position: Position
-    """Where in the run the batch occurs, and the source of its draws."""
-    views: Views = field(repr=False)
-    host_labels: Tensor | None = field(default=None, repr=False)
-    """The labels once more, on the host, for decisions that are made there; None: ``labels`` are there already."""
-
-    @property
-    def labels_on_host(self) -> Tensor:
-        """The labels, without waiting for the device."""
-        return self.labels if self.host_labels is None else self.host_labels
-
-    @property
-    def task(self) -> int:
-        """Number of the task, from 0."""
-        return self.position.task
-
-    @property
-    def epoch(self) -> int:
-        """Number of the epoch in its task, from 0."""
-        return self.position.epoch
-
-    @property
-    def step(self) -> int:
-        """Number of the batch in its epoch, from 0."""
-        return self.position.step
-
-    @cached_property
-    def augmented(self) -> Tensor:
-        """The data set's random crop (and flip) of every image, uint8."""
-        return self.views.crop_flip(self.plain, send(self.draw_view(), self.plain.device))
-
-    def draw_view(self) -> CropDraws:
-        """The draws of :attr:`augmented`, on the host, for a method that sends all draws of a step together."""
-        return self.views.draw_crop_flip(len(self), self.position.generator("augment"))
-
-    def augment(self, draws: CropDraws) -> Tensor:
-        """:attr:`augmented`, made from draws that were sent already."""
-        self.__dict__["augmented"] = self.views.crop_flip(self.plain, draws)
-        return self.augmented
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-
-@dataclass
-class Context:
-    """What a run provides to its method."""
-
-    seed: int
-    buffer_size: int
-    batch_size: int
-    epochs: int
-    learning_rate: float
-    image_shape: tuple[int, int, int]
-    views: Views
-    build_network: Callable[[str], Network]
-    """Builds a newly initialised network like the run's. Its argument, a purpose, keys the initialisation."""
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    replay_size: int = 32
-    """Number of memory samples in a step."""
-    tasks: int | None = None
-    """Number of tasks of the stream, where known."""
-    classes: int | None = None
-    """Number of classes of the stream, where known."""
-    protocol: Protocol = field(default_factory=Protocol)
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    position: Position = field(init=False)
-    """The current position in the run, updated by the training loop."""
-    seen: list[int] = field(default_factory=list)
-    """Output columns of the classes seen so far, in order of arrival, including those of the current task."""
-
-    def __post_init__(self) -> None:
-        self.position = Position(self.seed)
-
-    @property
-    def task(self) -> int:
-        """Number of the current task, from 0."""
-        return self.position.task
-
-    def send(self, tree: Tree) -> Tree:
-        """Draws of a step (nested tuples, lists and dataclasses of host tensors) on the run's device, in one copy."""
-        return send(tree, self.device)
-
-    def generator(self, purpose: str, *more: int | str) -> torch.Generator:
-        """A generator for this purpose at the current position, which always gives the same draws.
-
-        ``more`` extends the key, so that several draws for one purpose in one step differ.
-        """
-        return self.position.generator(purpose, *more)
 
 
 class Method:
@@ -158,6 +53,9 @@ class Method:
     """Whether it is trained on the merged stream: an upper bound, not a continual method."""
     settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Config values by data set, where its authors or the paper used others than the data set's own defaults."""
+    precisions: ClassVar[Collection[Precision]] = ("32", "bf16-mixed", "16-mixed")
+    """Values of ``--precision`` that it can run with. ``16-mixed`` scales the loss, so that a method that uses
+    gradients itself, and not only through :meth:`step`, cannot."""
     exemptions: ClassVar[Mapping[str, str]] = {}
     """Checks of :func:`acr.testing.check_method` that do not apply, each with the reason."""
 
@@ -197,7 +95,11 @@ class Method:
         """SGD, without momentum and weight decay unless the run sets them; one optimiser for the whole run."""
         c = self.context
         return torch.optim.SGD(
-            network.parameters(), lr=c.learning_rate, momentum=c.momentum, weight_decay=c.weight_decay
+            network.parameters(),
+            lr=c.learning_rate,
+            momentum=c.momentum,
+            weight_decay=c.weight_decay,
+            fused=True if c.device.type == "cuda" else None,
         )
 
     def begin_task(self, task: Task) -> None:
@@ -223,17 +125,26 @@ class Method:
     def step(self, loss: Tensor) -> None:
         """One optimiser step on the gradient of a loss."""
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
+        scaler = self.context.scaler
+        if scaler is None:
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.optimizer.step()
+        else:
+            scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+            scaler.step(self.optimizer)  # left out where a scaled gradient overflowed
+            scaler.update()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything the method keeps, as nested dicts and lists of tensors, numbers, strings and None."""
-        return {"network": dict(self.network.state_dict()), "optimizer": self.optimizer.state_dict()}
+        state = {"network": dict(self.network.state_dict()), "optimizer": self.optimizer.state_dict()}
+        return state if self.context.scaler is None else {**state, "scaler": self.context.scaler.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a saved state."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if self.context.scaler is not None:
+            self.context.scaler.load_state_dict(state["scaler"])
 
     def memory(self) -> dict[str, Tensor]:
         """Contents of the replay memory (``images``, ``labels``, ``tasks``, further columns); empty without one."""

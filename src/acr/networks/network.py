@@ -26,6 +26,8 @@ class Network(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.head = head
+        self.autocast: torch.dtype | None = None
+        """Type in which the encoder computes where that is safe (mixed precision); None: its own."""
         self.layout = torch.contiguous_format
         """Memory layout of the images in the encoder."""
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).view(1, -1, 1, 1))
@@ -44,8 +46,12 @@ class Network(nn.Module):
         return (pixels / scale - self.mean) / self.std
 
     def features(self, images: Tensor) -> Tensor:
-        """Embeddings f(x), n x features."""
-        return self.encoder(self.normalise(images))
+        """Embeddings f(x), n x features; in the type of the weights, whatever the encoder computes in."""
+        pixels = self.normalise(images)
+        if self.autocast is None:
+            return self.encoder(pixels)
+        with torch.autocast(pixels.device.type, self.autocast):
+            return self.encoder(pixels).to(pixels.dtype)
 
     def forward(self, images: Tensor) -> Tensor:
         """Scores of all classes, n x K."""

@@ -65,6 +65,15 @@ class Run:
         """The content of ``environment.json``: versions and machine."""
         return read_json(self.folder / ENVIRONMENT)
 
+    @property
+    def threads(self) -> int | None:
+        """The number of CPU threads that the run used last; None if it has not begun or its record cannot be read."""
+        try:
+            threads = self.environment.get("threads")
+        except InputError:
+            return None
+        return threads if isinstance(threads, int) and 0 < threads < 10_000 else None
+
     def arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
         """The arrays of an ``.npz`` file of the folder, such as ``memory.npz``; empty if there is no such file."""
         path = self.folder / name

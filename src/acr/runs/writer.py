@@ -13,7 +13,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -64,7 +64,7 @@ class RunWriter:
         """Called with every event after it is written."""
 
     @classmethod
-    def open(cls, path: Path, config: RunConfig) -> RunWriter:
+    def open(cls, path: Path, config: RunConfig, notes: Mapping[str, Any] | None = None) -> RunWriter:
         """Create the folder if it does not exist, lock it, and write config and environment."""
         folder = cls(path, config)
         try:
@@ -75,7 +75,7 @@ class RunWriter:
             if not (path / CONFIG).exists():
                 text = yaml.safe_dump({"schema": SCHEMA, **config.flat()}, sort_keys=False)
                 files.write_text(path / CONFIG, text)
-            folder.write_json(ENVIRONMENT, environment())
+            folder.write_json(ENVIRONMENT, {**environment(), **(notes or {})})
         except (OSError, ValueError) as error:  # ValueError: a name with a null byte
             folder.close()
             why = getattr(error, "strerror", None) or error

@@ -15,8 +15,10 @@ WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 
 
 @contextmanager
-def torch_settings(device: torch.device, threads: int | None, deterministic: bool | None) -> Iterator[None]:
-    """Run the block with this number of threads and, if requested, with deterministic algorithms.
+def torch_settings(
+    device: torch.device, threads: int | None, deterministic: bool | None, tf32: bool = False
+) -> Iterator[None]:
+    """Run the block with this number of threads and, if requested, with deterministic algorithms and TensorFloat-32.
 
     ``deterministic=None`` means yes on a CPU, where it costs nothing, and no elsewhere. On a GPU such algorithms are
     slower, which a warning states; an operation that has no deterministic form then stops the run.
@@ -28,8 +30,13 @@ def torch_settings(device: torch.device, threads: int | None, deterministic: boo
         torch.is_deterministic_algorithms_warn_only_enabled(),
         switches.fill_uninitialized_memory,
         os.environ.get(WORKSPACE),
+        torch.get_float32_matmul_precision(),
+        torch.backends.cudnn.allow_tf32,
     )
     try:
+        if device.type == "cuda":
+            torch.set_float32_matmul_precision("high" if tf32 else "highest")
+            torch.backends.cudnn.allow_tf32 = tf32
         torch.set_num_threads(threads or before[0])
         if wanted:
             if device.type != "cpu":
@@ -45,5 +52,8 @@ def torch_settings(device: torch.device, threads: int | None, deterministic: boo
         torch.set_num_threads(before[0])
         torch.use_deterministic_algorithms(before[1], warn_only=before[2])
         switches.fill_uninitialized_memory = before[3]
+        if device.type == "cuda":
+            torch.set_float32_matmul_precision(before[5])
+            torch.backends.cudnn.allow_tf32 = before[6]
         if before[4] is None:
             os.environ.pop(WORKSPACE, None)

@@ -1,0 +1,103 @@
+"""How many CPU threads a run uses: measured once per kind of run and machine, because more is often slower.
+
+Threads pay off only where one operation is long. Small networks on small images spend their time starting threads and
+waiting for them, and on a machine that others use as well a thread that waits for one that is not running costs far
+more than it brings. So a few training steps are timed with one thread and with all cores, and more than one thread is
+used only if it is clearly faster. The choice is kept in the cache, so that the same kind of run uses the same number
+every time on a machine: the number of threads changes the order of floating-point sums, and with it the last bits.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from acr.storage import files
+from acr.storage.workers import cores
+
+CLEARLY_FASTER = 1.25
+"""By how many times all cores must be faster than one thread to be used."""
+STEPS = 3
+"""Steps per turn; one thread and all cores take turns."""
+TURNS = 2
+PATIENCE = 4.0
+"""Seconds after which no further turn is taken."""
+
+
+@dataclass(frozen=True)
+class ThreadChoice:
+    """The number of threads of a run, and why."""
+
+    threads: int
+    reason: str
+
+
+def choose_threads(kind: dict[str, Any], step: Callable[[], object], folder: Path) -> ThreadChoice:
+    """The number of threads for a kind of run.
+
+    Args:
+        kind: what the time of a step depends on, such as the width of the network and the size of the images.
+        step: takes one training step.
+        folder: where choices are kept.
+    """
+    most = cores()
+    if most == 1:
+        return ThreadChoice(1, "this machine has one core")
+    key = json.dumps({**kind, "cores": most, "processor": processor(), "torch": torch.__version__}, sort_keys=True)
+    path = folder / "threads.json"
+    known = _read(path)
+    if key not in known:
+        known[key] = measure(step, most)
+        with suppress(OSError):  # a cache that cannot be written costs a measurement per run, nothing else
+            files.write_text(path, json.dumps(known, indent=1) + "\n")
+    one, many = known[key]["1"], known[key]["all"]
+    threads = most if one >= CLEARLY_FASTER * many else 1
+    times = f"a step took {1000 * one:.1f} ms with 1 thread and {1000 * many:.1f} ms with {most}"
+    return ThreadChoice(threads, times)
+
+
+def measure(step: Callable[[], object], most: int) -> dict[str, float]:
+    """Seconds of a step with one thread and with all cores; they take turns, and the fastest turn counts."""
+    before = torch.get_num_threads()
+    best = {1: float("inf"), most: float("inf")}
+    began = time.perf_counter()
+    try:
+        for _ in range(TURNS):
+            for threads in best:
+                torch.set_num_threads(threads)
+                step()  # the first step with another number of threads starts them
+                for _ in range(STEPS):
+                    start = time.perf_counter()
+                    step()
+                    best[threads] = min(best[threads], time.perf_counter() - start)
+            if time.perf_counter() - began > PATIENCE:
+                break
+    finally:
+        torch.set_num_threads(before)
+    return {"1": best[1], "all": best[most]}
+
+
+def processor() -> str:
+    """The processor's name, where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _read(path: Path) -> dict[str, dict[str, float]]:
+    """The choices kept so far; a damaged file counts as empty and is written anew."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return {str(key): {"1": float(times["1"]), "all": float(times["all"])} for key, times in content.items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return {}
