@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 FORKSERVER = multiprocessing.get_context("forkserver")
-FORKSERVER.set_forkserver_preload(["acr.commands.run", "sklearn.datasets", "torch._dynamo"])
+FORKSERVER.set_forkserver_preload(["acr.commands.run", "acr.commands.sweep", "torch._dynamo"])
 
 
 class WarmProcess:
