@@ -66,7 +66,7 @@ class Reservoir(Policy):
         number = buffer.seen + torch.arange(len(images))
         draw = (torch.rand(len(images), generator=generator, dtype=torch.float64) * (number + 1)).long()
         slot = torch.where(number < buffer.capacity, number, draw)
-        last_writer = {int(s): i for i, s in enumerate(slot) if s < buffer.capacity}
+        last_writer = {s: i for i, s in enumerate(slot.tolist()) if s < buffer.capacity}
         rows = torch.tensor(list(last_writer.values()), dtype=torch.int64)
         slots = torch.tensor(list(last_writer), dtype=torch.int64)
         kept = {name: values[rows] for name, values in columns.items()}
