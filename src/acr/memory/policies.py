@@ -70,7 +70,7 @@ class Reservoir(Policy):
         draw = (torch.rand(len(images), generator=generator, dtype=torch.float64) * (number + 1)).long()
         slot = torch.where(number < buffer.capacity, number, draw)
         # Where several samples of a batch draw the same slot, the last one remains.
-        last_writer = {int(s): i for i, s in enumerate(slot) if s < buffer.capacity}
+        last_writer = {s: i for i, s in enumerate(slot.tolist()) if s < buffer.capacity}
         rows = torch.tensor(list(last_writer.values()), dtype=torch.int64)
         slots = torch.tensor(list(last_writer), dtype=torch.int64)
         kept = {name: values[rows] for name, values in columns.items()}
