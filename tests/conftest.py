@@ -1,9 +1,14 @@
-"""What all tests share: a small stream that a small network learns in seconds."""
+"""What all tests share: a small stream that a small network learns in seconds, and settings of the libraries."""
 
 import pytest
 import torch
+from hypothesis import settings
 
 from acr.testing import toy_data
+
+# No test asserts a time: on a busy machine the first example of a property may well take a second.
+settings.register_profile("acr", deadline=None)
+settings.load_profile("acr")
 
 
 @pytest.fixture(autouse=True)
@@ -21,3 +26,12 @@ def _no_data_from_outside(monkeypatch, tmp_path_factory):
 @pytest.fixture
 def blob_data():
     return toy_data()
+
+
+@pytest.fixture
+def plain_convolutions(monkeypatch):
+    """PyTorch's own convolutions, which take half the time of oneDNN's where networks and batches are tiny.
+
+    For tests of what a method does. Tests that compare runs bit for bit keep what users have.
+    """
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)

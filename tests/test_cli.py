@@ -11,12 +11,6 @@ from acr.cli import main
 SMALL = ["--epochs", "1", "--width", "2", "--ood-every", "never"]
 
 
-def acr(*words, **kwargs):
-    return subprocess.run(
-        [sys.executable, "-m", "acr", *map(str, words)], capture_output=True, text=True, timeout=300, **kwargs
-    )
-
-
 def test_help_does_not_import_torch():
     code = "import sys; from acr.cli import main; main(['--help']); assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
@@ -73,16 +67,18 @@ def test_config_file_and_flags_combine(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_stops_with_a_checkpoint_and_says_how_to_go_on(tmp_path, number, code):
-    words = ["run", "--method", "finetune", "--width", "2", "--epochs", "40", "--ood-every", "never", "--threads", "1"]
+def test_a_signal_stops_with_a_checkpoint_and_says_how_to_go_on(tmp_path, capsys, number, code):
+    words = ["run", "--method", "finetune", "--width", "2", "--epochs", "40", "--samples-per-class", "10",
+             "--ood-every", "never", "--threads", "1", "--out", str(tmp_path)]  # fmt: skip
     process = subprocess.Popen(
-        [sys.executable, "-m", "acr", *words, "--out", str(tmp_path), "--log-every", "1"],
+        [sys.executable, "-m", "acr", *words, "--log-every", "1"],
         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not list(tmp_path.glob("*/events.jsonl")):
-        time.sleep(0.05)
-    time.sleep(0.5)
+    while time.monotonic() < deadline and process.poll() is None:
+        if any('"step"' in events.read_text() for events in tmp_path.glob("*/events.jsonl")):
+            break
+        time.sleep(0.02)
     process.send_signal(number)
     _, err = process.communicate(timeout=120)
     assert process.returncode == code, err
@@ -90,11 +86,11 @@ def test_a_signal_stops_with_a_checkpoint_and_says_how_to_go_on(tmp_path, number
     (folder,) = tmp_path.iterdir()
     assert list((folder / "checkpoint").glob("step-*"))
 
-    asked = acr(*words, "--out", tmp_path, "--quiet")
-    assert asked.returncode == 2
-    assert "started before but not finished" in asked.stderr
-    done = acr("resume", folder, "--quiet")
-    assert done.returncode == 0, done.stderr
+    with pytest.raises(SystemExit) as asked:
+        main([*words, "--quiet"])
+    assert asked.value.code == 2
+    assert "started before but not finished" in capsys.readouterr().err
+    main(["resume", str(folder), "--quiet"])
     assert (folder / "results.json").exists()
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import yaml
 
 from acr.runs.resolve import make_config
-from acr.runs.writer import EVENTS, SCHEMA, RunWriter
+from acr.runs.writer import EVENTS, SCHEMA
 from acr.shift import PAPER_CORRUPTIONS, corrupt
 
 LEVEL = {"acr": 0.82, "er": 0.72, "gem": 0.6, "agem": 0.5, "gss": 0.55, "gdumb": 0.58, "hal": 0.62, "finetune": 0.2}
@@ -41,10 +41,9 @@ def make_run(
     config = make_config({"method": base, "seed": seed, "buffer_size": buffer_size, "tasks": tasks, **changes})
     values = {"schema": SCHEMA, **config.flat(), "method": method, "out": str(out)}
     path = Path(out) / (name or f"split-digits-{method}-b{buffer_size}-s{seed}-{config.identity()[:10]}")
-    folder = RunWriter(path, config)
     path.mkdir(parents=True)
     (path / "config.yaml").write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")
-    folder.write_json("environment.json", {"acr": "0", "python": "3", "packages": {}, "command": ["acr", "run"]})
+    _write_json(path / "environment.json", {"acr": "0", "python": "3", "packages": {}, "command": ["acr", "run"]})
 
     labels = list(range(tasks * classes_per_task))
     split = [labels[t * classes_per_task : (t + 1) * classes_per_task] for t in range(tasks)]
@@ -78,8 +77,8 @@ def make_run(
         if method == "acr":
             columns |= {"confidence_mean": rng.uniform(0.2, 0.9, len(stored)).astype(np.float32),
                         "confidence_variance": rng.uniform(0.0, 0.06, len(stored)).astype(np.float32)}  # fmt: skip
-            folder.write_arrays("confidence.npz", **_confidence(rng, tasks, train_per_class * classes_per_task))
-        folder.write_arrays("memory.npz", **columns)
+            _write_arrays(path / "confidence.npz", **_confidence(rng, tasks, train_per_class * classes_per_task))
+        _write_arrays(path / "memory.npz", **columns)
         per_task = counts.reshape(tasks, -1).sum(1)
         memory = {"size": len(stored), "bytes": int(images.nbytes), "side_bytes": 0, "per_class": counts.tolist(),
                   "per_task": per_task.tolist(), "cv_classes": float(100 * counts.std() / counts.mean()),
@@ -87,10 +86,10 @@ def make_run(
     if corruptions and seed == 0:  # one run with pictures is enough, and making them is slow
         few = images[:4]
         copies = {s: corrupt(few, *_parts(s)) for s in scenarios[1:]}
-        folder.write_arrays("samples.npz", images=few, labels=np.arange(len(few)), **copies)
+        _write_arrays(path / "samples.npz", images=few, labels=np.arange(len(few)), **copies)
     protocol = config.protocol_in_force()
-    folder.write_json(
-        "results.json",
+    _write_json(
+        path / "results.json",
         {
             "finished": True, "identity": config.identity(), "method": method, "dataset": config.dataset,
             "buffer_size": quota, "seed": seed, "protocol": protocol.name, "quirks": sorted(protocol.quirks),
@@ -109,6 +108,16 @@ def make_sweep(out, methods=("acr", "er", "gem", "finetune"), seeds=3, **changes
     return [make_run(out, method, seed, **changes) for method in methods for seed in range(seeds)]
 
 
+def _write_json(path, content):
+    """As ``RunWriter.write_json`` does, but on one line and without waiting for the disk."""
+    path.write_text(json.dumps({"schema": SCHEMA, **content}, allow_nan=False))
+
+
+def _write_arrays(path, **arrays):
+    """As ``RunWriter.write_arrays`` does, but not compressed."""
+    np.savez(path, schema=np.array(SCHEMA), **arrays)
+
+
 def _parts(scenario):
     corruption, severity = scenario.split("/")
     return corruption, int(severity)
@@ -121,7 +130,7 @@ def _counts(rng, method, stage, split, hardness, per_class):
         kept = 0.97 - (0.97 - level) * 1.2 * (stage - task) / max(1, len(split) - 1)
         if method == "finetune":
             kept = 0.97 if task == stage else 0.02
-        kept = float(np.clip(kept - hardness, 0.02, 1))
+        kept = min(max(kept - hardness, 0.02), 1.0)
         total.append([per_class for _ in split[task]])
         right.append([int(rng.binomial(per_class, kept)) for _ in split[task]])
         wrong = sum(total[-1]) - sum(right[-1])

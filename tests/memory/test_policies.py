@@ -39,10 +39,10 @@ def test_reservoir_is_uniform():
     """Each of 60 samples offered in batches is stored equally often (chi-square)."""
     n, capacity, rounds = 60, 12, 2500
     counts = torch.zeros(n)
+    batches = {start: numbered(min(7, n - start), start) for start in range(0, n, 7)}
     for seed in range(rounds):
         policy, buffer = make_policy("reservoir"), Buffer(capacity, (1, 1, 2))
-        for start in range(0, n, 7):
-            batch = numbered(min(7, n - start), start)
+        for start, batch in batches.items():
             policy.observe(buffer, batch, torch.zeros(len(batch), dtype=torch.int64), 0, draws(seed * 100 + start))
         assert len(buffer) == capacity
         assert buffer.seen == n

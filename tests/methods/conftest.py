@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -24,15 +24,6 @@ class SmallNetwork(nn.Module):
         x = self.relu(self.stem_norm(self.stem(images)))
         x = self.relu(self.norm(self.conv(x)) + self.shortcut(x))
         return self.head(x.mean((2, 3)))
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Small tensors gain nothing from more threads, and on a busy machine they lose much."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -11,9 +11,11 @@ from acr.training.loop import Cursor
 
 QUICK = {"gdumb": {"fit_epochs": 3}, "hal": {"anchor_steps": 3}}
 
+pytestmark = pytest.mark.usefixtures("plain_convolutions")
+
 
 def learning_of(name, **settings):
-    return Learning(name, options=QUICK.get(name), **settings)
+    return Learning(name, width=4, options=QUICK.get(name), **settings)
 
 
 @pytest.mark.parametrize("name", REGISTRY)
@@ -58,7 +60,7 @@ def stored_rows_are_real(learning):
 
 @pytest.mark.parametrize("name", REGISTRY)
 def test_a_saved_state_goes_on_as_if_nothing_had_happened(name):
-    settings = {"tasks": ((0, 1), (2,), (3,)), "data": toy_data(train=35), "buffer_size": 12}
+    settings = {"tasks": ((0, 1), (2,), (3,)), "data": toy_data(train=19), "buffer_size": 12}
     learning = learning_of(name, **settings)
     learning.run(1, 1, 2)
     tensors = {}

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,6 +38,17 @@ def results(run):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     return results(run_config(config_in(tmp_path_factory.mktemp("undisturbed"))))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished run that tests copy and damage."""
+    return run_config(config_in(tmp_path_factory.mktemp("finished"), method="finetune", epochs=1)).folder
+
+
+def copied(folder, out):
+    """The same run in another output folder."""
+    return Path(shutil.copytree(folder, out / folder.name))
 
 
 def no_space(*arguments, **named):
@@ -139,9 +151,8 @@ def test_a_read_only_folder(tmp_path):
     ],
 )
 @pytest.mark.parametrize("command", ["run", "resume"])
-def test_damaged_results_are_named_and_left_alone(tmp_path, capsys, damage, says, command):
-    config = config_in(tmp_path, method="finetune", epochs=1)
-    folder = run_config(config).folder
+def test_damaged_results_are_named_and_left_alone(tmp_path, capsys, finished, damage, says, command):
+    folder = copied(finished, tmp_path)
     (folder / "results.json").write_bytes(damage)
     before = snapshot(folder)
     given = {**SMALL, "method": "finetune", "epochs": 1}
@@ -177,9 +188,9 @@ def test_results_that_are_moved_away_come_back_from_the_checkpoint(tmp_path):
         (lambda values: yaml.safe_dump({**values, "method": "unheard-of"}).encode(), "no method 'unheard-of'"),
     ],
 )
-def test_a_damaged_config_is_named_and_left_alone(tmp_path, damage, says):
+def test_a_damaged_config_is_named_and_left_alone(tmp_path, finished, damage, says):
     config = config_in(tmp_path, method="finetune", epochs=1)
-    folder = run_config(config).folder
+    folder = copied(finished, tmp_path)
     (folder / "results.json").unlink()
     path = folder / "config.yaml"
     path.write_bytes(damage(yaml.safe_load(path.read_text())))

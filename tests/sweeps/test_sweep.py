@@ -1,13 +1,12 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from hand_worked_runs import fabricate
+from warm_processes import WarmProcess
 
 import acr
 from acr.cli import main
@@ -196,9 +195,11 @@ def test_dry_run_counts_and_estimates(tmp_path, capsys):
 
 
 def start_sweep(recipe, out, *more):
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
-    words = [sys.executable, "-m", "acr", "sweep", str(recipe), "--out", str(out), "--jobs", "2", *more]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    """A sweep whose workers are interpreters of their own, as always."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(SOURCE))
+        patch.setenv("OMP_NUM_THREADS", "1")
+        return WarmProcess(["sweep", str(recipe), "--out", str(out), "--jobs", "2", *more], out.with_suffix(".log"))
 
 
 def wait_for(condition, process, seconds=240):
@@ -206,11 +207,11 @@ def wait_for(condition, process, seconds=240):
     while time.monotonic() < deadline:
         if found := condition():
             return found
-        if process.poll() is not None:
+        if process.exit_code is not None:
             break
         time.sleep(0.02)
-    process.kill()
-    pytest.fail(f"it did not come so far: {process.communicate()[0]}")
+    process.end()
+    pytest.fail(f"it did not come so far: {process.output()}")
 
 
 def under_way(out, checkpoints=1):
@@ -240,11 +241,9 @@ def disturb(tmp_path, recipe, engine=()):
     folder, worker = wait_for(lambda: under_way(out), first)
     os.kill(worker, signal.SIGKILL)
     wait_for(lambda: (folder / "results.json").exists() or under_way(out, 3), first)
-    first.kill()
-    first.communicate()
+    first.end()
     second = start_sweep(recipe, out, "--retries", "3", *engine)
-    said = second.communicate(timeout=900)[0]
-    assert second.returncode == 0, said
+    assert second.wait(900) == 0, second.output()
 
     configs = find_recipe(recipe).expand(out=tmp_path / "undisturbed", quiet=True)
     for config in configs:
@@ -300,8 +299,8 @@ def test_ctrl_c_stops_the_workers_cleanly(tmp_path):
 
     (events,) = wait_for(training, process)
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=120)[0]
-    assert process.returncode == 130, said
+    code, said = process.wait(120), process.output()
+    assert code == 130, said
     assert "Run the same command again to resume" in said
     assert '"interrupted"' in events.read_text()
     assert list(events.parent.glob("checkpoint/step-*"))

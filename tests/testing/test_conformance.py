@@ -22,6 +22,8 @@ QUICK = {"hal": {"anchor_steps": 5}, "gdumb": {"fit_epochs": 2}}
 """Options that make a method's checks shorter, not laxer."""
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
+pytestmark = pytest.mark.usefixtures("plain_convolutions")
+
 
 @pytest.mark.parametrize("name", method_names())
 def test_every_method_conforms(name):

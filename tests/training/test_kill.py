@@ -1,17 +1,15 @@
 """Runs that are killed without warning, again and again, end exactly like runs that are not."""
 
 import json
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from itertools import count
 
 import numpy as np
 import pytest
 import torch
+from warm_processes import WarmProcess
 
 import acr
 from acr.methods.method import method_names
@@ -49,17 +47,11 @@ def same_bits(a, b):
     assert different == []
 
 
-def start(words):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.Popen([sys.executable, "-m", "acr", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            text=True, env=environment)  # fmt: skip
-
-
 def wait_for(process, path, event, more, offset):
     """Until ``more`` lines of this kind stand in the events file past ``offset``, or the process has ended."""
     last = time.monotonic()
     size = offset
-    while process.poll() is None:
+    while process.exit_code is None:
         if path and path.exists() and path.stat().st_size > size:
             size, last = path.stat().st_size, time.monotonic()
         if path and path.exists() and path.read_bytes()[offset:].count(b'"event": "%s"' % event.encode()) >= more:
@@ -73,27 +65,28 @@ def run_with_kills(method, out, kills, seed, config):
     rng = random.Random(seed)
     words = ["run", "--method", method, "--out", str(out), "--resume", "auto", "--quiet", "--log-every", "1",
              "--checkpoint-every", "0.01s", *flags(config)]  # fmt: skip
+    out.mkdir()
     done = 0
     for life in count():
         events = next(iter(out.glob("*/events.jsonl")), None)
         resume = events is not None and (events.parent / "config.yaml").exists() and life % 2 == 1
         offset = events.stat().st_size if events else 0
-        process = start(["resume", str(events.parent), "--quiet"] if resume else words)
+        process = WarmProcess(["resume", str(events.parent), "--quiet"] if resume else words, out / f"life-{life}.txt")
         try:
             if done < kills:
-                while events is None and process.poll() is None:  # the first life: the folder is not there yet
+                while events is None and process.exit_code is None:  # the first life: the folder is not there yet
                     events = next(iter(out.glob("*/events.jsonl")), None)
                     time.sleep(0.002)
                 # The first kill comes before the first checkpoint if it can: such a run starts over.
                 wait_for(process, events, *(("start", 1) if life == 0 else ("checkpoint", rng.randint(1, 4))), offset)
                 time.sleep(rng.uniform(0, 0.06))
                 process.send_signal(signal.SIGKILL)
-            _, error = process.communicate(timeout=PATIENCE)
+            code = process.wait(PATIENCE)
         finally:
-            process.kill()
-        if process.returncode == 0:
+            process.end()
+        if code == 0:
             break
-        assert process.returncode == -signal.SIGKILL, error
+        assert code == -signal.SIGKILL, process.output()
         done += 1
     assert events is not None
     return acr.load_run(events.parent), done

@@ -1,4 +1,3 @@
-import io
 import os
 import stat
 import tarfile
@@ -9,25 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_archives import tar_with
 
 from acr.data.readers.archives import Limits, check_name, extract, open_zip, read_members
 from acr.data.readers.file_tree import ZipTree
 from acr.errors import InputError
 
 OUTSIDE = ["../evil", "a/../../evil", "/evil", "..", "C:\\evil", "a\\..\\..\\evil", "\\\\server\\evil", "a/..\\../b"]
-
-
-def tar_with(path: Path, *members: tuple[str, bytes | tarfile.TarInfo]) -> Path:
-    with tarfile.open(path, "w:gz") as archive:
-        for name, content in members:
-            if isinstance(content, tarfile.TarInfo):
-                content.name = name
-                archive.addfile(content)
-            else:
-                info = tarfile.TarInfo(name)
-                info.size = len(content)
-                archive.addfile(info, io.BytesIO(content))
-    return path
 
 
 def zip_with(path: Path, *members: tuple[str, bytes], mode: int = stat.S_IFREG | 0o644) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from test_archives import tar_with
+from made_archives import tar_with
 
 from acr.data.loading import fetch
 from acr.data.readers import fetch as fetching

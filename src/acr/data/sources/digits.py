@@ -9,7 +9,12 @@ running averages.
 
 from __future__ import annotations
 
+import gzip
+from importlib.util import find_spec
+from pathlib import Path
+
 import numpy as np
+import numpy.typing as npt
 
 from acr.data.catalog import Request
 from acr.data.images import DataSet, ImageSet
@@ -20,15 +25,12 @@ TRAIN_PER_CLASS = 144
 
 def load(request: Request) -> DataSet:
     """The digits as uint8 1 x 8 x 8 images."""
-    from sklearn.datasets import load_digits
-
     if request.options.image_size not in (None, 8):
         raise InputError(
             f"split-digits has 8x8 images; --image-size {request.options.image_size} does not apply to it."
         )
-    digits = load_digits()
-    images = np.round(digits.images * (255 / 16)).astype(np.uint8)[:, None]
-    labels = digits.target.astype(np.int64)
+    pixels, labels = pixels_and_labels()
+    images = np.round(pixels * (255 / 16)).astype(np.uint8)[:, None]
     is_test = np.zeros(len(labels), dtype=bool)
     for label in np.unique(labels):
         rows = np.flatnonzero(labels == label)
@@ -40,3 +42,21 @@ def load(request: Request) -> DataSet:
     computed = f"computed from {len(train)} training images"
     notes = {"location": "sklearn.datasets.load_digits", "layout": "embedded", "normalisation": computed}
     return DataSet("split-digits", train, test, mean, std, notes)
+
+
+def pixels_and_labels() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    """Pixels between 0 and 16, N x 8 x 8, and labels, as ``sklearn.datasets.load_digits`` returns them.
+
+    Its file is read directly, because importing scikit-learn would cost every run a second.
+    """
+    package = find_spec("sklearn")
+    for folder in (package.submodule_search_locations or []) if package else []:
+        file = Path(folder, "datasets", "data", "digits.csv.gz")
+        if file.exists():
+            with gzip.open(file, "rt") as lines:
+                table = np.loadtxt(lines, delimiter=",")
+            return table[:, :-1].reshape(-1, 8, 8), table[:, -1].astype(np.int64)
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    return digits.images, digits.target.astype(np.int64)
