@@ -123,17 +123,22 @@ class GDumb(MemoryMethod):
         self.fit()
 
     def fit(self) -> None:
-        """Train the network on the memory for all epochs of the schedule, in random views and with CutMix."""
-        options, rates = self.options, self.schedule()
+        """Train the network on the memory for all epochs of the schedule, in random views and with CutMix.
+
+        The memory is on the device for the whole fit, and nothing waits for it. An epoch's order is one copy; a batch's
+        draws are two: those of the views and the partners of CutMix.
+        """
+        options, rates, device = self.options, self.schedule(), self.context.device
+        stored, stored_labels = self.buffer.images.to(device), self.buffer.labels.to(device)
         self.network.train()
         for epoch, rate in enumerate(rates):
             draws = self.context.generator("gdumb-fit", epoch)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
             # Every epoch is a random permutation of the whole memory, in batches.
-            for slots in torch.split(torch.randperm(len(self.buffer), generator=draws), self.context.batch_size):
-                images = self.context.views.replay(self.buffer.images[slots], draws)
-                labels = self.buffer.labels[slots].to(self.context.device)
+            order = torch.randperm(len(self.buffer), generator=draws).to(device, non_blocking=True)
+            for slots in torch.split(order, self.context.batch_size):
+                images, labels = self.context.views.replay(stored[slots], draws), stored_labels[slots]
                 if float(torch.rand((), generator=draws)) < options.cutmix:
                     # λ·CE(h(x̃), y_a) + (1−λ)·CE(h(x̃), y_b), where λ is the share of x̃ that is the own image.
                     images, labels, others, share = cutmix(images, labels, draws)

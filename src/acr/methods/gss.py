@@ -75,7 +75,10 @@ class GSS(MemoryMethod):
         buffer.seen += len(batch)
 
     def scores(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The score c of the batch as a whole (a scalar) and the scores s of its samples (one per sample)."""
+        """The score c of the batch as a whole (a scalar) and the scores s of its samples (one per sample).
+
+        Both are on the host, where it is decided what is stored; they are read in one copy, the one wait of a step.
+        """
         if not len(self.buffer):
             return torch.tensor(FIRST_SCORE), torch.full((len(batch),), FIRST_SCORE)
         # G_j: the gradients of a few random stored samples, as stored.
@@ -83,7 +86,8 @@ class GSS(MemoryMethod):
         stored_labels = self.buffer.labels[slots].to(batch.labels.device)
         cosines = gradient_similarity(self.network, batch.plain, batch.labels, self.buffer.images[slots], stored_labels)
         # c = 1 + max_j cos(g_batch, G_j) and s = 1 + max_j cos(g_sample, G_j).
-        return 1 + cosines.batch.max().cpu(), 1 + cosines.samples.max(1).values.cpu()
+        largest = torch.cat([cosines.batch.max()[None], cosines.samples.max(1).values]).cpu()
+        return 1 + largest[0], 1 + largest[1:]
 
 
 def contend(stored: Tensor, scores: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:

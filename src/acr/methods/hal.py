@@ -68,7 +68,7 @@ class HAL(ReplayMethod):
         super().__init__(network, options, context)
         self.anchors: dict[int, Tensor] = {}
         """One image per class seen, C x H x W, in order of arrival; on the scale 0..1 but not limited to it."""
-        self.mean_embedding = torch.zeros(())
+        self.mean_embedding = torch.zeros((), device=context.device)
         """φ: the running mean of the current task's embeddings, one value per feature."""
 
     @classmethod
@@ -87,7 +87,7 @@ class HAL(ReplayMethod):
     def begin_task(self, task: Task) -> None:
         """Reset the mean embedding: φ = 0 at the start of each task."""
         super().begin_task(task)
-        self.mean_embedding = torch.zeros(())
+        self.mean_embedding = torch.zeros((), device=self.context.device)
 
     def observe(self, batch: Batch) -> Tensor:
         """One step on current and replayed images with the anchor term; returns the cross-entropy without that term."""
@@ -100,13 +100,13 @@ class HAL(ReplayMethod):
         # Add ∇ λ·mean(d²), with d = h_θ̂(anchors) − h_θ(anchors) and the first term constant. The optimiser then takes
         # one step, θ ← θ − η(∇CE + ∇ λ·mean(d²)); without anchors it takes the plain step θ ← θ̂.
         if self.anchors:
-            anchors = torch.stack(list(self.anchors.values())).to(self.context.device)
+            anchors = torch.stack(list(self.anchors.values()))
             held = self.options.anchor_weight * hindsight_loss(self.network, anchors, self.rate)
             held.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         # φ ← βφ + (1−β)·mean f_θ(x¹), with the updated θ, in training mode.
         with torch.no_grad():
-            decay, embedding = self.options.mean_decay, self.network.features(batch.augmented).mean(0).cpu()
+            decay, embedding = self.options.mean_decay, self.network.features(batch.augmented).mean(0)
             self.mean_embedding = decay * self.mean_embedding + (1 - decay) * embedding
         self.remember(batch)
         return loss.detach()
@@ -139,13 +139,12 @@ class HAL(ReplayMethod):
             now: θ_t, the parameters by name.
             after: θ_M, likewise.
 
-        Returns the anchors by output column, C x H x W each, with the normalisation undone.
+        Returns the anchors by output column, C x H x W each, with the normalisation undone. They stay on the device.
         """
         device, generator = self.context.device, self.context.generator
         noise = [torch.rand(self.context.image_shape, generator=generator("anchor", column)) for column in columns]
-        images = torch.stack(noise).to(device, self.network.mean.dtype)
-        targets = torch.tensor(columns, device=device)
-        phi = self.mean_embedding.to(device)
+        images = torch.stack(noise).to(device, self.network.mean.dtype, non_blocking=True)
+        targets = torch.tensor(columns).to(device, non_blocking=True)
         for _ in range(self.options.anchor_steps):
             images = images.detach().requires_grad_()
             embeddings, logits = self.each_alone(now, images)
@@ -153,10 +152,10 @@ class HAL(ReplayMethod):
             # A sum over the anchors: each is a batch of its own, so each gets the gradient of its own objective.
             loss = F.cross_entropy(logits, targets, reduction="sum")
             loss = loss - F.cross_entropy(logits_after, targets, reduction="sum")
-            loss = loss + self.options.embedding_weight * (embeddings - phi).square().sum()
+            loss = loss + self.options.embedding_weight * (embeddings - self.mean_embedding).square().sum()
             (slopes,) = torch.autograd.grad(loss, [images])
             images = images - self.rate * slopes  # e ← e − η∇_e, with no projection to the image range
-        pixels = (images * self.network.std + self.network.mean).detach().cpu()
+        pixels = (images * self.network.std + self.network.mean).detach()
         return dict(zip(columns, pixels, strict=True))
 
     def each_alone(self, parameters: Parameters, images: Tensor) -> tuple[Tensor, Tensor]:
@@ -189,8 +188,9 @@ class HAL(ReplayMethod):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a saved state."""
         super().load_state_dict(state)
-        self.anchors = {int(column): anchor.clone() for column, anchor in state["anchors"]}
-        self.mean_embedding = state["mean_embedding"].clone()
+        device = self.context.device
+        self.anchors = {int(column): anchor.to(device, copy=True) for column, anchor in state["anchors"]}
+        self.mean_embedding = state["mean_embedding"].to(device, copy=True)
 
 
 class _Body(nn.Module):

@@ -65,22 +65,21 @@ class MetaSP(MemoryMethod):
     def __init__(self, network: Network, options: MetaSPOptions, context: Context) -> None:
         super().__init__(network, options, context)
         self.frozen = "frozen-replay" in context.protocol
-        self.store = _Store(0, context.image_shape)
+        self.store = _Store(0, context.image_shape, context.device)
         """The samples of the current task and their influences; empty during the first task."""
         self.largest_store = 0
         """Bytes of images in the largest store so far."""
 
     def begin_task(self, task: Task) -> None:
         """Start an empty store for the samples of the task."""
-        self.store = _Store(len(task) if task.index else 0, self.context.image_shape)
+        self.store = _Store(len(task) if task.index else 0, self.context.image_shape, self.context.device)
         self.largest_store = max(self.largest_store, self.store.images.numel())
 
     def observe(self, batch: Batch) -> Tensor:
         """A plain step, or a weighted one in the last epochs of every task but the first; returns the step's loss."""
         shown = batch.augmented if self.frozen else batch.plain
         if batch.task and batch.epoch == 0:
-            self.store.images[batch.indices] = shown.cpu()
-            self.store.labels[batch.indices] = batch.labels.cpu()
+            self.store.remember(batch.indices, shown, batch.labels)
         if batch.task and batch.epoch >= self.first_replay_epoch and len(self.buffer):
             return self.weighted_step(batch)
         loss = F.cross_entropy(self.network(batch.augmented), batch.labels)
@@ -97,7 +96,11 @@ class MetaSP(MemoryMethod):
         return self.context.epochs - min(self.options.replay_epochs, self.context.epochs - 1)
 
     def weighted_step(self, batch: Batch) -> Tensor:
-        """One step on current and replayed samples, each weighted by its influence; returns the weighted loss."""
+        """One step on current and replayed samples, each weighted by its influence; returns the weighted loss.
+
+        Influences and weights are computed on the device. What waits for it is the copy of g* to the memory's columns,
+        if these are on the host; it is made after the step.
+        """
         # The batch: current samples followed by a replay batch, M in all.
         slots = self.draw()
         replayed, replayed_labels = self.stored(slots) if self.frozen else self.replayed(slots)
@@ -106,7 +109,7 @@ class MetaSP(MemoryMethod):
         # V_S: random stored samples. V_P: random samples of the current task.
         size = max(1, int(self.buffer.capacity * self.options.validation_share))
         known = torch.randperm(len(self.store), generator=self.context.generator("plasticity"))[:size]
-        current = self.store.images[known], self.store.labels[known].to(labels.device)
+        current = self.store.samples(known)
 
         # Virtual step θ'(ε) = θ − η∇(1/M) Σ(1+ε_i)ℓ_i; g_S = ∂ℓ̄(V_S; θ')/∂ε and g_P = ∂ℓ̄(V_P; θ')/∂ε at ε = 0.
         rate = float(self.optimizer.param_groups[0]["lr"])
@@ -123,7 +126,6 @@ class MetaSP(MemoryMethod):
         self.step(loss)
 
         # Running means of g*, by sample of the current task and by slot of the memory.
-        influence = influence.cpu()
         _update_mean(self.store.influence, self.store.visits, batch.indices, influence[: len(batch)])
         _update_mean(self.buffer.column("influence"), self.buffer.column("visits"), slots, influence[len(batch) :])
         return loss.detach()
@@ -145,19 +147,19 @@ class MetaSP(MemoryMethod):
         # Remove: of each class the R // (number of classes stored) samples with the largest g*. Free slots come first.
         room = self.buffer.capacity - len(self.buffer)
         free = torch.arange(len(self.buffer), len(self.buffer) + min(room, len(incoming)))
-        leaving = least_useful(self.buffer.labels, self.buffer.column("influence"), number)
+        leaving = least_useful(self.buffer.labels, self.buffer.column("influence").cpu(), number)
         # Removed and added samples are paired at random; if their counts differ, the longer list is cut.
         draws = self.context.generator("pairing")
         incoming = incoming[torch.randperm(len(incoming), generator=draws)]
         slots = torch.cat([free, leaving[torch.randperm(len(leaving), generator=draws)]])[: len(incoming)]
         chosen = incoming[: len(slots)]
-        images, labels, unknown = self.store.images[chosen], self.store.labels[chosen], torch.full(slots.shape, UNKNOWN)
-        self.buffer.write(slots, images, labels, task.index, influence=unknown, visits=torch.zeros(len(slots)))
+        (images, labels), unknown = self.store.samples(chosen), torch.full(slots.shape, UNKNOWN)
+        self.buffer.write(slots, images, labels.cpu(), task.index, influence=unknown, visits=torch.zeros(len(slots)))
         # The next task measures the influence of every stored sample again.
         self.buffer.column("influence").fill_(UNKNOWN)
         self.buffer.column("visits").zero_()
         self.buffer.seen += len(task)
-        self.store = _Store(0, self.context.image_shape)
+        self.store = _Store(0, self.context.image_shape, self.context.device)
 
     def side_memory_bytes(self) -> int:
         """Bytes of the largest store of a task; the store is emptied at the end of its task."""
@@ -172,26 +174,38 @@ class MetaSP(MemoryMethod):
         """Restore a saved state."""
         super().load_state_dict(state)
         self.largest_store = state["largest_store"]
-        self.store = _Store(0, self.context.image_shape)
+        self.store = _Store(0, self.context.image_shape, self.context.device)
         for name, value in state["store"].items():
-            setattr(self.store, name, value.clone())
+            setattr(self.store, name, value.to(self.context.device, copy=True))
 
 
 class _Store:
-    """The samples of the current task with their mean influences."""
+    """The samples of the current task with their mean influences, on the device."""
 
-    def __init__(self, size: int, image_shape: tuple[int, int, int]) -> None:
-        self.images = torch.zeros((size, *image_shape), dtype=torch.uint8)
-        self.labels = torch.zeros(size, dtype=torch.int64)
-        self.influence = torch.full((size,), UNKNOWN)
-        self.visits = torch.zeros(size)
+    def __init__(self, size: int, image_shape: tuple[int, int, int], device: torch.device) -> None:
+        self.images = torch.zeros((size, *image_shape), dtype=torch.uint8, device=device)
+        self.labels = torch.zeros(size, dtype=torch.int64, device=device)
+        self.influence = torch.full((size,), UNKNOWN, device=device)
+        self.visits = torch.zeros(size, device=device)
 
     def __len__(self) -> int:
         return len(self.labels)
 
+    def remember(self, indices: Tensor, images: Tensor, labels: Tensor) -> None:
+        """Keep a batch of the task; ``indices`` are its positions in the task."""
+        there = indices.to(self.images.device, non_blocking=True)
+        self.images[there] = images.to(self.images.device, non_blocking=True)
+        self.labels[there] = labels
+
+    def samples(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """The images and labels at ``indices``."""
+        there = indices.to(self.images.device, non_blocking=True)
+        return self.images[there], self.labels[there]
+
 
 def _update_mean(mean: Tensor, visits: Tensor, rows: Tensor, values: Tensor) -> None:
     """Update running means in place: ``values`` are new ones for ``rows``; the first replaces the initial value."""
+    rows, values = rows.to(mean.device, non_blocking=True), values.to(mean.device)
     visits[rows] += 1
     mean[rows] += (values - mean[rows]) / visits[rows]
 

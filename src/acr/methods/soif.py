@@ -91,7 +91,7 @@ class SOIF(MemoryMethod):
         # Delete b rows one by one, each time the one with the largest I_i + ν I²_i.
         chosen = select_rows(
             kernel,
-            place[torch.cat([labels, buffer.labels])].to(kernel.device),
+            place[torch.cat([labels, buffer.labels])],
             stored_count=len(buffer),
             batch=len(batch),
             seen=buffer.seen,
@@ -124,4 +124,4 @@ class SOIF(MemoryMethod):
         super().load_state_dict(state)
         self.kernel.forget()
         if state["kernel"] is not None:
-            self.kernel.stored = state["kernel"].to(self.context.device)
+            self.kernel.stored = state["kernel"].cpu()

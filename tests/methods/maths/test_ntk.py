@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acr.methods.maths import ntk as module
-from acr.methods.maths.ntk import KernelCache, ntk, ntk_diagonal, symmetric_kernel
+from acr.methods.maths.ntk import STRIDES, KernelCache, ntk, symmetric_kernel
 
 BIAS_STD = 0.05
 
@@ -122,19 +122,61 @@ def test_mean_of_taps_pads_as_same_padding_does(size: int, stride: int) -> None:
     torch.testing.assert_close(module._mean_of_taps(values[0, 0, :, :, None], stride)[..., 0], expected)
 
 
+def kernel_of_each_with_itself(images: Tensor) -> Tensor:
+    """The diagonal of the kernel: the angle of an image with itself is 0, so a ReLU halves both Σ and Θ."""
+
+    def convolved(sigma: Tensor, theta: Tensor, stride: int = 1) -> tuple[Tensor, Tensor]:
+        total = max((math.ceil(sigma.shape[-1] / stride) - 1) * stride + 3 - sigma.shape[-1], 0)
+        pads = (total // 2, total - total // 2) * 2
+        sigma, theta = (F.avg_pool2d(F.pad(maps, pads), 3, stride) for maps in (sigma, theta))
+        return sigma, sigma + theta
+
+    def halved(sigma: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+        return sigma / 2, theta / 2
+
+    variance = images.square().mean(1, keepdim=True)
+    maps = convolved(variance, torch.zeros_like(variance))
+    for stride in STRIDES:
+        for first in (True, False):
+            main = convolved(*halved(*convolved(*halved(*maps), stride if first else 1)))
+            beside = convolved(*maps, stride) if first else maps
+            maps = main[0] + beside[0], main[1] + beside[1]
+    return 0.1 * (sum(maps).mean((1, 2, 3)) + BIAS_STD**2)
+
+
 @pytest.mark.parametrize(("side", "channels"), [(8, 1), (8, 3), (11, 3), (32, 3)])
 def test_symmetric_positive_and_consistent_on_the_diagonal(side: int, channels: int) -> None:
     images = pictures(6, side, channels)
     images[3] = images[2]
     images[4] = -images[2]
     images[5, :, : side // 2] = 0
-    kernel = ntk(images, images)
+    kernel = symmetric_kernel(images)
     assert torch.equal(kernel, kernel.T)
-    torch.testing.assert_close(kernel.diagonal(), ntk_diagonal(images), rtol=1e-6, atol=0)
+    torch.testing.assert_close(ntk(images, images), kernel, rtol=1e-6, atol=0)
+    torch.testing.assert_close(kernel.diagonal(), kernel_of_each_with_itself(images), rtol=1e-6, atol=0)
     assert torch.linalg.eigvalsh(kernel).min() > -1e-6 * kernel.max()
     torch.testing.assert_close(kernel[2], kernel[3])
-    single = ntk(images.float(), images.float())
+    single = symmetric_kernel(images.float())
+    assert torch.equal(single, single.T)
     torch.testing.assert_close(single.double(), kernel, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("rows", [1, 4, 64])
+def test_symmetry_does_not_depend_on_how_a_processor_rounds(rows: int) -> None:
+    draws = torch.Generator().manual_seed(0)
+
+    def drawn(a: Tensor, b: Tensor) -> Tensor:
+        return torch.rand(len(a), len(b), generator=draws)
+
+    kernel = symmetric_kernel(pictures(9), drawn, rows)
+    assert torch.equal(kernel, kernel.T)
+    assert len(kernel.unique()) == 9 * 10 // 2
+    cache = KernelCache(drawn)
+    joint = cache.joint(pictures(3), pictures(9))
+    assert torch.equal(joint, joint.T)
+    cache.keep(torch.tensor([0, 2, 5, 11]))
+    assert cache.stored is not None
+    assert torch.equal(cache.stored, cache.stored.T)
 
 
 def test_black_images_have_only_the_bias() -> None:

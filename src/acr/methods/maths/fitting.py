@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -34,32 +35,57 @@ def learning_rates(epochs: int, max_lr: float = 0.05, min_lr: float = 5e-4) -> l
     return rates
 
 
-def cutmix(images: Tensor, labels: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, float]:
+@dataclass(frozen=True)
+class CutMixDraws:
+    """The draws of CutMix for one batch."""
+
+    partners: Tensor
+    """The row of each image's partner."""
+    rows: slice
+    """Rows of pixels inside the box."""
+    columns: slice
+    """Columns of pixels inside the box."""
+    share: float
+    """λ, the share of an image that is outside the box, its own."""
+
+
+def draw_cutmix(shape: torch.Size, generator: torch.Generator) -> CutMixDraws:
+    """Draw a partner for each image of a batch, n x C x H x W, and one box for the whole batch, on the host."""
+    count, _, height, width = shape
+    share = float(torch.rand((), generator=generator))
+    partners = torch.randperm(count, generator=generator)
+    # λ ~ Beta(1, 1), which is uniform; the sides of the box are √(1−λ) of the image's, and its centre is uniform.
+    side = math.sqrt(1 - share)
+    rows, columns = _span(height, side, generator), _span(width, side, generator)
+    # The box is clipped at the border, so λ is recomputed from its area.
+    area = (rows.stop - rows.start) * (columns.stop - columns.start)
+    return CutMixDraws(partners, rows, columns, 1 - area / (height * width))
+
+
+def cutmix(
+    images: Tensor, labels: Tensor, draws: CutMixDraws | torch.Generator
+) -> tuple[Tensor, Tensor, Tensor, float]:
     """Paste a box from a random partner into each image; the box is the same for the whole batch.
 
     Args:
         images: n x C x H x W, of any type; they are not changed.
-        labels: n classes.
-        generator: source of the draws.
+        labels: n classes, on the device of the images.
+        draws: the draws, or where they come from. The partners are copied to the device if they are on the host;
+            nothing waits for it.
 
     Returns the mixed images, their own labels, their partners' labels, and the share λ of an image that is its own. The
     loss is then λ·CE(own) + (1−λ)·CE(partner).
     """
-    count, _, height, width = images.shape
-    share = float(torch.rand((), generator=generator))
-    partners = torch.randperm(count, generator=generator).to(labels.device)
-    # λ ~ Beta(1, 1), which is uniform; the sides of the box are √(1−λ) of the image's, and its centre is uniform.
-    side = math.sqrt(1 - share)
-    top, bottom = _span(height, side, generator)
-    left, right = _span(width, side, generator)
+    if isinstance(draws, torch.Generator):
+        draws = draw_cutmix(images.shape, draws)
+    partners = draws.partners.to(images.device, non_blocking=True)
     mixed = images.clone()
-    mixed[:, :, top:bottom, left:right] = images[partners, :, top:bottom, left:right]
-    # The box is clipped at the border, so λ is recomputed from its area.
-    return mixed, labels, labels[partners], 1 - (bottom - top) * (right - left) / (height * width)
+    mixed[:, :, draws.rows, draws.columns] = images[partners, :, draws.rows, draws.columns]
+    return mixed, labels, labels[partners], draws.share
 
 
-def _span(size: int, share: float, generator: torch.Generator) -> tuple[int, int]:
-    """Start and end of the box along one axis, clipped to 0..size."""
+def _span(size: int, share: float, generator: torch.Generator) -> slice:
+    """The box along one axis, clipped to 0..size."""
     length = int(size * share)
     centre = int(torch.randint(size, (), generator=generator))
-    return max(0, centre - length // 2), min(size, centre + length // 2)
+    return slice(max(0, centre - length // 2), min(size, centre + length // 2))

@@ -56,7 +56,7 @@ def gradient_similarity(
 
     The network may consist of convolutions, linear layers, and batch or group norms (each used once per pass), and of
     anything that has no parameters and keeps samples independent; other layers raise a ValueError. Gradients, buffers
-    and the training mode of the network are not changed.
+    and the training mode of the network are not changed. Everything stays on the device, and nothing waits for it.
 
     Args:
         network: maps images to logits.
@@ -65,7 +65,7 @@ def gradient_similarity(
         loss: maps logits and labels to one loss per sample.
     """
     _refuse_unsupported(network)
-    sums = _Sums(len(images_a), len(images_b))
+    sums = _Sums(len(images_a), len(images_b), labels_a.device)
     with _evaluation_mode(network), _watched(network, sums) as entries, torch.enable_grad():
         # The gradient of Σ_i ℓ_i at the output of a layer holds each sample's own gradient in its own row.
         losses = loss(network(torch.cat([images_a, images_b])), torch.cat([labels_a, labels_b]))
@@ -76,11 +76,11 @@ def gradient_similarity(
 class _Sums:
     """Inner products of per-sample gradients, summed over layers: ⟨g_i, g_j⟩, ‖g_i‖² and ‖Σ_i g_i‖²."""
 
-    def __init__(self, count_a: int, count_b: int) -> None:
+    def __init__(self, count_a: int, count_b: int, device: torch.device) -> None:
         self.count_a, self.count_b = count_a, count_b
-        self._inner = torch.zeros(count_a, count_b)
-        self._squares = torch.zeros(count_a + count_b)
-        self._batch_square = torch.zeros(())  # of the summed gradient of the first set
+        self._inner = torch.zeros(count_a, count_b, device=device)
+        self._squares = torch.zeros(count_a + count_b, device=device)
+        self._batch_square = torch.zeros((), device=device)  # of the summed gradient of the first set
 
     def add_rows(self, rows: Tensor) -> None:
         """Add a part of the gradients of all samples, one row per sample: the first set, then the second."""
@@ -88,7 +88,7 @@ class _Sums:
         self.add(a @ b.T, torch.linalg.vector_norm(rows, dim=1).square(), a.sum(0).square().sum())
 
     def add(self, inner: Tensor, squares: Tensor, batch_square: Tensor) -> None:
-        """Add a part's ⟨g_i, g_j⟩ (Na x Nb), ‖g_i‖² (Na + Nb) and ‖Σ_i g_i‖²; it sets device and precision."""
+        """Add a part's ⟨g_i, g_j⟩ (Na x Nb), ‖g_i‖² (Na + Nb) and ‖Σ_i g_i‖²; it sets the precision."""
         self._inner = inner + self._inner.to(inner)
         self._squares = squares + self._squares.to(squares)
         self._batch_square = batch_square + self._batch_square.to(batch_square)

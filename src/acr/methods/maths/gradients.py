@@ -4,8 +4,9 @@
 * A-GEM: Chaudhry, Ranzato, Rohrbach and Elhoseiny, "Efficient lifelong learning with A-GEM", ICLR 2019.
 
 Both projections need inner products of vectors with one entry per parameter. They are summed in double precision, block
-by block, so that a whole gradient is never copied to double precision; the rest of GEM works on a matrix with one row
-and one column per task.
+by block, so that a whole gradient is never copied to double precision. Gradients stay on their device: A-GEM's
+projection is decided there as well, and GEM reads a matrix with one row and one column per task, because its quadratic
+program is solved on the host.
 """
 
 from __future__ import annotations
@@ -57,6 +58,9 @@ def project_gem(gradient: Tensor, memory_gradients: Tensor, margin: float = 0.5,
     `gradient` is returned as it is, and such a memory gradient makes the whole result NaN, so that the training loop's
     own check finds it.
 
+    The host waits for the device once, for the inner products of the t memory gradients with each other and with g
+    (t² + t + 3 numbers), because the program is solved on the host. The t entries of v are copied back.
+
     Args:
         gradient: g, one entry per parameter.
         memory_gradients: G, one row per earlier task.
@@ -65,60 +69,73 @@ def project_gem(gradient: Tensor, memory_gradients: Tensor, margin: float = 0.5,
 
     Returns a vector of the shape of `gradient`.
     """
-    if len(memory_gradients) == 0 or not _is_finite(gradient):
+    if len(memory_gradients) == 0:
         return gradient
-    if not _is_finite(memory_gradients):
-        return torch.full_like(gradient, torch.nan)
     # Dividing all gradients by one number and the ridge by its square does not change v, and no square overflows.
-    scale = max(1.0, _largest(gradient), _largest(memory_gradients))
-    # q = Gg: if no entry is negative, the step raises no earlier task's loss, to first order.
-    linear = _products(memory_gradients, gradient[None], scale, scale)[:, 0]
+    own, others = _largest(gradient), _largest(memory_gradients)
+    scale = torch.maximum(own, others).clamp_min(1)
+    # q = Gg and GGᵀ, copied to the host together with the sizes, which are not finite if a gradient is not.
+    beside = _products(memory_gradients, gradient[None], scale, scale)
+    square = _products(memory_gradients, memory_gradients, scale, scale)
+    numbers = torch.cat([beside.flatten(), square.flatten(), torch.stack([own, others, scale])]).cpu().double().numpy()
+    tasks = len(memory_gradients)
+    linear, gram, (own_size, size, divisor) = numbers[:tasks], numbers[tasks:-3].reshape(tasks, tasks), numbers[-3:]
+    if not np.isfinite(own_size):
+        return gradient
+    if not np.isfinite(size):
+        return torch.full_like(gradient, torch.nan)
+    # If no entry of q is negative, the step raises no earlier task's loss, to first order.
     if (linear >= 0).all():
         return gradient
     # P = GGᵀ + ridge·I, symmetrised; v = argmin ½vᵀPv + qᵀv subject to v ≥ margin.
-    gram = _products(memory_gradients, memory_gradients, scale, scale)
-    multipliers = _bounded_minimum((gram + gram.T) / 2 + ridge / scale**2 * np.eye(len(gram)), linear, margin)
+    multipliers = _bounded_minimum((gram + gram.T) / 2 + ridge / divisor**2 * np.eye(tasks), linear, margin)
     # Gᵀv + g
-    return gradient + torch.from_numpy(multipliers).to(memory_gradients) @ memory_gradients
+    weights = torch.from_numpy(multipliers).to(gradient.dtype).to(gradient.device, non_blocking=True)
+    return gradient + weights @ memory_gradients
 
 
 def project_agem(gradient: Tensor, reference: Tensor) -> Tensor:
-    """A-GEM's projection: g − (⟨g,r⟩/⟨r,r⟩) r if ⟨g,r⟩ < 0, otherwise g itself.
+    """A-GEM's projection: g − (⟨g,r⟩/⟨r,r⟩) r if ⟨g,r⟩ < 0, otherwise g.
 
     g is `gradient` and r is `reference`, the gradient on a memory batch; both have one entry per parameter, as has the
     result. A reference of zeros changes nothing. Values that are not finite are passed on, as in `project_gem`.
+
+    Both cases are computed and one is chosen on the device, so that the host never waits for it.
     """
-    if not _is_finite(gradient):
-        return gradient
-    if not _is_finite(reference):
-        return torch.full_like(gradient, torch.nan)
     size, reference_size = _largest(gradient), _largest(reference)
-    if size == 0 or reference_size == 0:
-        return gradient
-    inner = _products(gradient[None], reference[None], size, reference_size)[0, 0]
-    if inner >= 0:
-        return gradient
-    square = _products(reference[None], reference[None], reference_size, reference_size)[0, 0]
-    # g − (⟨g,r⟩/⟨r,r⟩) r, with g and r divided by their largest entries, so that a tiny r loses no precision.
-    return gradient - (reference / reference_size) * float(inner / square * size)
+    # With g and r divided by their largest entries, a tiny r loses no precision. If g or r is zero, this is 0/0 = NaN.
+    row = reference[None]
+    inner = _products(gradient[None], row, size, reference_size)[0, 0]
+    square = _products(row, row, reference_size, reference_size)[0, 0]
+    # g − (⟨g,r⟩/⟨r,r⟩) r. If r is not finite, ⟨g,r⟩ is NaN, and so is all of this.
+    share = (inner / square * size).to(reference.dtype)
+    projected = gradient - (reference / reference_size.to(reference.dtype)) * share
+    opposed = (inner < 0) | ~torch.isfinite(reference_size)
+    return torch.where(opposed & torch.isfinite(size), projected, gradient)
 
 
-def _is_finite(values: Tensor) -> bool:
-    return bool(torch.isfinite(values).all())
+def sum_dtype(device: torch.device) -> torch.dtype:
+    """The precision in which sums are taken: float64, or float32 on a device that has no float64 (``mps``)."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
-def _largest(values: Tensor) -> float:
-    return float(values.abs().max()) if values.numel() else 0.0
+def _largest(values: Tensor) -> Tensor:
+    """The largest absolute value, a scalar on the device of the values; NaN if one of them is, 0 if there are none."""
+    values = values.detach()
+    largest = torch.maximum(values.max(), -values.min()) if values.numel() else values.new_zeros(())
+    return largest.to(sum_dtype(values.device))
 
 
-def _products(a: Tensor, b: Tensor, scale_a: float, scale_b: float) -> NDArray[np.float64]:
+def _products(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor) -> Tensor:
     """The inner products of the rows of a/scale_a with those of b/scale_b, len(a) x len(b), in double precision."""
-    total = torch.zeros(len(a), len(b), dtype=torch.float64)
+    dtype = sum_dtype(a.device)
+    total = torch.zeros(len(a), len(b), dtype=dtype, device=a.device)
     for start in range(0, a.shape[1], _BLOCK):
-        block_a = a[:, start : start + _BLOCK].detach().cpu().double() / scale_a
-        block_b = b[:, start : start + _BLOCK].detach().cpu().double() / scale_b
+        part = slice(start, start + _BLOCK)
+        block_a = a[:, part].detach().to(dtype, copy=True).div_(scale_a)
+        block_b = block_a if b is a else b[:, part].detach().to(dtype, copy=True).div_(scale_b)
         total += block_a @ block_b.T
-    return total.numpy()
+    return total
 
 
 def _bounded_minimum(quadratic: NDArray[np.float64], linear: NDArray[np.float64], bound: float) -> NDArray[np.float64]:

@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, jvp
 
+from acr.methods.maths.gradients import sum_dtype
+
 Batch = tuple[Tensor, Tensor]
 """Images and labels."""
 
@@ -52,7 +54,7 @@ def influences(
     in single precision, with the one step size that was tried.
 
     Batch norm runs in the network's current mode; in training mode a sample's loss depends on its whole batch, as it
-    does in training. Parameters, gradients and running averages are not changed.
+    does in training. Parameters, gradients and running averages are not changed. Nothing waits for the device.
 
     Args:
         network: maps images to logits.
@@ -98,22 +100,20 @@ def normalise(influence: Tensor, loss: Tensor | float) -> Tensor:
     return influence * (loss / influence.norm().clamp_min(torch.finfo(influence.dtype).tiny))
 
 
-def pareto_weights(stability: Tensor, plasticity: Tensor) -> tuple[float, Tensor]:
+def pareto_weights(stability: Tensor, plasticity: Tensor) -> tuple[Tensor, Tensor]:
     """γ* = argmin over [0, 1] of ‖γ g_S + (1−γ) g_P‖², and g* = γ*g_S + (1−γ*)g_P (Désidéri 2012).
 
     ``stability`` is g_S and ``plasticity`` is g_P, one value per sample each. Where an end of [0, 1] is best, γ* stops
-    just short of it, at .999 or .001, so that neither aim is given up entirely.
+    just short of it, at .999 or .001, so that neither aim is given up entirely. γ* is a scalar on the device of the
+    influences; it is not read.
     """
-    inner = float(stability @ plasticity)
-    square_s, square_p = float(stability @ stability), float(plasticity @ plasticity)
+    dtype = sum_dtype(stability.device)
+    inner = (stability @ plasticity).to(dtype)
+    square_s, square_p = (stability @ stability).to(dtype), (plasticity @ plasticity).to(dtype)
     # γ* = (‖g_P‖² − ⟨g_S,g_P⟩)/(‖g_S‖² + ‖g_P‖² − 2⟨g_S,g_P⟩) inside the interval; if ⟨g_S,g_P⟩ ≥ ‖g_S‖² the best γ is
     # 1 or more, and if ⟨g_S,g_P⟩ ≥ ‖g_P‖² it is 0 or less.
-    if inner >= square_s:
-        gamma = 0.999
-    elif inner >= square_p:
-        gamma = 0.001
-    else:
-        gamma = (square_p - inner) / (square_s + square_p - 2 * inner)
+    gamma = (square_p - inner) / (square_s + square_p - 2 * inner)
+    gamma = gamma.masked_fill(inner >= square_p, 0.001).masked_fill(inner >= square_s, 0.999)
     return gamma, gamma * stability + (1 - gamma) * plasticity
 
 
@@ -121,7 +121,7 @@ def loss_weights(combined: Tensor) -> Tensor:
     """The weights w = (1−g*)/Σ(1−g*) of the samples' losses, given g*; equal ones if that sum is not positive."""
     helpful = 1 - combined
     total = helpful.sum()
-    return helpful / total if total > 0 else torch.full_like(combined, 1 / len(combined))
+    return torch.where(total > 0, helpful / total, torch.full_like(combined, 1 / len(combined)))
 
 
 def kmeans_pick(pixels: Tensor, scores: Tensor, clusters: int, seed: int) -> Tensor:
@@ -133,8 +133,10 @@ def kmeans_pick(pixels: Tensor, scores: Tensor, clusters: int, seed: int) -> Ten
         clusters: number of clusters.
         seed: of the random initial centres.
 
-    Returns the rows of the chosen samples: all if there are no more samples than clusters, and fewer than `clusters`
-    if samples are equal, because these fall into one cluster.
+    It runs on the host, with scikit-learn, and waits for the device twice: for the pixels and for the scores.
+
+    Returns the rows of the chosen samples, on the host: all if there are no more samples than clusters, and fewer than
+    `clusters` if samples are equal, because these fall into one cluster.
     """
     from sklearn.cluster import KMeans  # takes a second to import, which listing the methods should not
     from sklearn.exceptions import ConvergenceWarning

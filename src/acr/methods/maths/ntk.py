@@ -86,43 +86,30 @@ def ntk(
     return result
 
 
-def ntk_diagonal(
-    images: Tensor,
-    *,
-    strides: Sequence[int] = STRIDES,
-    blocks: int = 2,
-    bias_std: float = 0.05,
-    scale: float = 0.1,
-) -> Tensor:
-    """The kernel of every image with itself, N values, without the rounding errors of an arc cosine near 1."""
-    _check(images, images)
-    variance = _self_covariance(images)
-    # With x = x' the angle is 0: ReLU halves both Σ and Θ.
-    maps = torch.stack([variance, torch.zeros_like(variance)])
-    sigma, theta = _network(maps, _convolve, lambda values: values / 2, strides, blocks).mean((1, 2))
-    return (sigma + bias_std**2 + theta) * scale
-
-
 class KernelCache:
     """The kernel among stored samples, kept from one selection to the next.
 
     Of the kernel of b new and B stored samples only b x (B + b) entries are new. The cache can be dropped at any time:
     the next use computes it again from the stored images, equal up to rounding.
+
+    Entries are computed where the images are, and kept on the host, where the selection is made.
     """
 
     def __init__(self, kernel: Callable[[Tensor, Tensor], Tensor] = ntk) -> None:
         self._kernel = kernel
         self._joint: Tensor | None = None
         self.stored: Tensor | None = None
-        """B x B, or None if it has not been computed."""
+        """B x B, on the host, or None if it has not been computed."""
 
     def joint(self, new: Tensor, stored: Tensor) -> Tensor:
-        """The kernel of the b new samples followed by the B stored ones, (b+B) x (b+B)."""
+        """The kernel of the b new samples followed by the B stored ones, (b+B) x (b+B), on the host.
+
+        It waits for the device once, for the b x (b+B) new entries, and once more if the stored part is not known.
+        """
         if self.stored is None or len(self.stored) != len(stored):
-            self.stored = symmetric_kernel(stored, self._kernel)
-        beside = self._kernel(new, stored)
-        above = torch.cat([symmetric_kernel(new, self._kernel), beside], dim=1)
-        self._joint = torch.cat([above, torch.cat([beside.T, self.stored], dim=1)])
+            self.stored = symmetric_kernel(stored, self._kernel).cpu()
+        above = torch.cat([symmetric_kernel(new, self._kernel), self._kernel(new, stored)], dim=1).cpu()
+        self._joint = torch.cat([above, torch.cat([above[:, len(new) :].T, self.stored], dim=1)])
         return self._joint
 
     def keep(self, rows: Tensor) -> None:
@@ -137,12 +124,18 @@ class KernelCache:
 
 
 def symmetric_kernel(images: Tensor, kernel: Callable[[Tensor, Tensor], Tensor] = ntk, rows: int = 64) -> Tensor:
-    """The kernel of N images with themselves, N x N: the upper triangle, `rows` rows at a time, and its mirror."""
+    """The kernel of N images with themselves, N x N: the upper triangle, `rows` rows at a time, and its mirror.
+
+    It equals its transpose bit for bit on every processor. A kernel of two sets need not, even if the sets are equal:
+    vector instructions may round an entry and its mirror image differently.
+    """
     result = images.new_empty(len(images), len(images))
     for top in range(0, len(images), rows):
         block = kernel(images[top : top + rows], images[top:])
         result[top : top + rows, top:] = block
         result[top:, top : top + rows] = block.T
+        own = block[:, : len(block)]
+        result[top : top + rows, top : top + rows] = own.triu() + own.triu(1).T
     return result
 
 

@@ -62,6 +62,10 @@ def select_rows(
 ) -> Selection:
     """Choose B of b + B samples. The rows are the new samples followed by the stored ones.
 
+    The fit reads numbers at every iteration, and the problem is small, so all of it runs on the host: the kernel and
+    the labels are copied there first, which waits for the device once each if they are not there already. The result
+    is on the host.
+
     Args:
         kernel: K, n x n with n = b + B.
         labels: classes of the n rows, in 0..num_classes-1.
@@ -81,6 +85,7 @@ def select_rows(
             f"{rows} rows need a kernel of {rows} x {rows} and {rows} labels, not "
             f"{tuple(kernel.shape)} and {tuple(labels.shape)}."
         )
+    kernel, labels = kernel.cpu(), labels.cpu()
     # ω, and the α that minimises J(α; ω).
     weights = row_weights(stored_count, batch, seen, misplaced).to(kernel)
     alpha = fit(kernel, labels, weights, num_classes, generator, ridge)
