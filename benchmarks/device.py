@@ -2,9 +2,9 @@
 
     python benchmarks/device.py [--methods acr er ...] [--lines]
 
-A pretend device (tests/helpers/pretend_device.py) holds real values, raises where host and device would meet, and counts
-what a real one would make the host wait for. Per method: the largest counts of a step after the first task, for the
-steps between two log lines that do not begin an epoch, and of the end of a task.
+A pretend device (tests/helpers/pretend_device.py) holds real values, raises where host and device would meet, and
+counts what a real one would make the host wait for. Per method: the largest counts of a step after the first task,
+between two log lines and not at the beginning of an epoch.
 """
 
 from __future__ import annotations

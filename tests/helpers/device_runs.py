@@ -17,6 +17,11 @@ SETTINGS: dict[str, Any] = {
     "dataset": "split-cifar100", "tasks": 3, "epochs": 2, "width": 4, "buffer_size": 60, "learning_rate": 0.02,
     "threads": 1,
 }  # fmt: skip
+OWN_SETTINGS: dict[str, dict[str, Any]] = {
+    "gdumb": {"fit_epochs": 2},
+    "hal": {"anchor_steps": 3},
+}
+"""Shorter work at the end of a task: the pretend device makes every operation slow."""
 SAMPLES = 48
 """Training images per class: three batches of 32 in an epoch of two classes."""
 
@@ -37,9 +42,10 @@ class Trace:
 
 
 def make_loop(method: str, device: str, **changes: Any) -> TrainingLoop:
-    """Three tasks of two classes of 32 x 32 images."""
-    stream = TaskStream.split(toy_data(6, SAMPLES, 4, side=32), 3)
-    return build_loop(make_config({**SETTINGS, "method": method, "device": device, **changes}), stream)
+    """Three tasks of two classes of 16 x 16 images."""
+    stream = TaskStream.split(toy_data(6, SAMPLES, 4, side=16), 3)
+    own = OWN_SETTINGS.get(method, {})
+    return build_loop(make_config({**SETTINGS, **own, "method": method, "device": device, **changes}), stream)
 
 
 def on_cpu(method: str, **changes: Any) -> Trace:

@@ -53,7 +53,7 @@ def test_images_that_do_not_fit_are_sent_batch_by_batch():
     there, here = on_device("er", data_device="host"), on_cpu("er")
     assert there.losses == here.losses
     assert max(counts.waits for counts in there.steady()) == 0
-    assert max(counts.bytes_in for counts in there.steady()) > 32 * 3 * 32 * 32
+    assert max(counts.bytes_in for counts in there.steady()) > 32 * 3 * 16 * 16
 
 
 def test_an_evaluation_reads_the_device_once_per_scenario():

@@ -112,7 +112,7 @@ class GDumb(MemoryMethod):
         """Offer the batch to the memory. The greedy sampler sees each sample once, the reservoir in every epoch."""
         if batch.epoch == 0 or isinstance(self.policy, Reservoir):
             draws = self.context.generator("policy")
-            self.policy.observe(self.buffer, batch.plain, batch.labels.cpu(), batch.task, draws)
+            self.policy.observe(self.buffer, batch.plain, batch.labels_on_host, batch.task, draws)
 
     def end_task(self, task: Task) -> None:
         """Fit a new network to the memory: after every task, or after the last one only."""

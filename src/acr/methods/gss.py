@@ -61,7 +61,7 @@ class GSS(MemoryMethod):
 
     def remember(self, batch: Batch) -> None:
         """Fill the memory; once it is full, let the samples of the batch contend for slots."""
-        buffer, labels = self.buffer, batch.labels.cpu()
+        buffer, labels = self.buffer, batch.labels_on_host
         batch_score, scores = self.scores(batch)
         # While there is room, samples are stored with the score c of their batch.
         filling = min(len(batch), buffer.capacity - len(buffer))

@@ -61,6 +61,7 @@ class MetaSP(MemoryMethod):
     Options: ClassVar[type[MethodOptions]] = MetaSPOptions
     options: MetaSPOptions
     columns: ClassVar[dict[str, tuple[int, ...]]] = {"influence": (), "visits": ()}
+    device_columns: ClassVar[Collection[str]] = ("influence", "visits")
 
     def __init__(self, network: Network, options: MetaSPOptions, context: Context) -> None:
         super().__init__(network, options, context)
@@ -87,7 +88,7 @@ class MetaSP(MemoryMethod):
         if batch.task == 0:
             unknown = {"influence": torch.full((len(batch),), UNKNOWN), "visits": torch.zeros(len(batch))}
             draws = self.context.generator("policy")
-            Reservoir().observe(self.buffer, shown, batch.labels.cpu(), batch.task, draws, **unknown)
+            Reservoir().observe(self.buffer, shown, batch.labels_on_host, batch.task, draws, **unknown)
         return loss.detach()
 
     @property
@@ -98,8 +99,7 @@ class MetaSP(MemoryMethod):
     def weighted_step(self, batch: Batch) -> Tensor:
         """One step on current and replayed samples, each weighted by its influence; returns the weighted loss.
 
-        Influences and weights are computed on the device. What waits for it is the copy of g* to the memory's columns,
-        if these are on the host; it is made after the step.
+        Influences and weights are computed on the device, and the memory's running means of g* are kept there.
         """
         # The batch: current samples followed by a replay batch, M in all.
         slots = self.draw()

@@ -73,7 +73,7 @@ class SOIF(MemoryMethod):
             last = slice(max(0, len(batch) - buffer.capacity), None)
             slots = (buffer.seen + torch.arange(len(batch))[last]) % buffer.capacity
             order = slots.argsort()
-            buffer.write(slots[order], batch.plain[last][order], batch.labels.cpu()[last][order], batch.task)
+            buffer.write(slots[order], batch.plain[last][order], batch.labels_on_host[last][order], batch.task)
             self.kernel.forget()
         else:
             self.select(batch)
@@ -82,7 +82,7 @@ class SOIF(MemoryMethod):
     @torch.no_grad()
     def select(self, batch: Batch) -> None:
         """Replace the stored samples that the selection deletes by the new ones that it keeps."""
-        buffer, labels = self.buffer, batch.labels.cpu()
+        buffer, labels = self.buffer, batch.labels_on_host
         # The kernel machine has one output per class seen: `place` maps an output column to its number among those.
         place = torch.zeros(self.network.num_classes, dtype=torch.int64)
         place[self.context.seen] = torch.arange(len(self.context.seen))
