@@ -15,6 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
+import torch
 from device_runs import on_device
 
 from acr.methods.method import method_names
@@ -25,6 +26,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="*", default=[name for name in method_names() if name != "joint"])
     parser.add_argument("--lines", action="store_true", help="also show the lines that the counts come from")
     given = parser.parse_args()
+    torch.set_num_threads(1)
     print(f"{'per step':10} {'waits':>6} {'copies in':>10} {'bytes in':>9} {'bytes out':>10}")
     for method in given.methods:
         steps = on_device(method).steady()
