@@ -3,7 +3,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-slow test-cpus lint bench clean
 
 $(BIN)/acr: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -26,6 +26,13 @@ $(BIN)/ray: pyproject.toml $(BIN)/pytest
 
 test-slow: $(BIN)/ray  ## what takes longer: every method killed many times, sweeps on Ray, LaTeX (if there is pdflatex)
 	$(BIN)/pytest -n auto -m slow
+
+COMPUTES := tests/golden tests/methods tests/memory tests/networks tests/shift tests/data/test_views.py tests/test_losses.py \
+	tests/test_metrics.py tests/evaluation/test_evaluator.py tests/training/test_trainer.py tests/training/test_checkpoint.py
+CPUS ?= "ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41" "ATEN_CPU_CAPABILITY=avx2" "ACR_TEST_THREADS=3"
+
+test-cpus: $(BIN)/pytest  ## what computes, as on other processors: without vector instructions, with AVX2, on three threads
+	for setting in $(CPUS); do echo "== $$setting"; env $$setting $(BIN)/pytest -n auto $(COMPUTES) || exit 1; done
 
 lint: $(BIN)/pytest  ## style, types, and the layers that imports must keep to
 	$(BIN)/ruff check .

@@ -1,5 +1,7 @@
 """What all tests share: a small stream that a small network learns in seconds, and settings of the libraries."""
 
+import os
+
 import pytest
 import torch
 from hypothesis import settings
@@ -13,8 +15,8 @@ settings.load_profile("acr")
 
 @pytest.fixture(autouse=True)
 def _one_thread():
-    """Tests run side by side; more threads each would only get into each other's way."""
-    torch.set_num_threads(1)
+    """Tests run side by side; more threads each would only get into each other's way. `make test-cpus` tries three."""
+    torch.set_num_threads(int(os.environ.get("ACR_TEST_THREADS", "1")))
 
 
 @pytest.fixture(autouse=True)

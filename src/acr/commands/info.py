@@ -41,7 +41,7 @@ def doctor() -> None:
     import torch
 
     from acr._version import __version__
-    from acr.storage.workers import cores
+    from acr.training.devices import describe_devices
 
     rows = [("acr", __version__), ("python", platform.python_version()), ("system", platform.platform())]
     for package in ("torch", "numpy", "scikit-learn", "scipy", "pillow"):
@@ -49,15 +49,9 @@ def doctor() -> None:
             rows.append((package, version(package)))
         except PackageNotFoundError:
             rows.append((package, f"missing: pip install {package}"))
-    devices = ["cpu"]
-    if torch.cuda.is_available():
-        devices += [f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count())]
-    if torch.backends.mps.is_available():
-        devices.append("mps")
     free = shutil.disk_usage(Path.cwd()).free / 2**30
     rows += [
-        ("devices", ", ".join(devices)),
-        ("threads", f"{torch.get_num_threads()} of {cores()} cores"),
+        *describe_devices(),
         ("free disk here", f"{free:.1f} GiB" + (" – a full CIFAR-100 suite needs 0.4 GiB" if free < 1 else "")),
         ("can write here", "yes" if os.access(Path.cwd(), os.W_OK) else "no: choose a folder with --out"),
         ("ACR_DATA", os.environ.get("ACR_DATA", "not set (a folder that holds data sets, besides the cache)")),

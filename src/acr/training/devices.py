@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+
 import torch
 
 from acr.config import DataDevice
 from acr.errors import InputError
+from acr.storage.workers import cores
 
 SHARE = 0.5
 """Share of the device's free memory that images may take up under ``auto``; the rest is for the network's work."""
@@ -34,3 +38,34 @@ def image_device(device: torch.device, choice: DataDevice, size: int) -> torch.d
         free, _ = torch.cuda.mem_get_info(device)
         return device if size <= SHARE * free else host
     return device
+
+
+def describe_devices() -> list[tuple[str, str]]:
+    """What this machine computes with and what to set for it, as rows for ``acr doctor``."""
+    rows = [("devices", ", ".join(_devices()))]
+    if torch.cuda.is_available():
+        for number in range(torch.cuda.device_count()):
+            rows.append((f"cuda:{number}", _describe_gpu(number)))
+    else:
+        rows.append(("GPU", "none that PyTorch can use: runs use the CPU"))
+    compiler = next((name for name in ("c++", "g++", "clang++", "cl") if shutil.which(name)), None)
+    found = f"{compiler}: --compile can be used" if compiler else "no C++ compiler: --compile falls back to none"
+    waiting = os.environ.get("OMP_WAIT_POLICY", "active").lower()
+    threads = f"{cores()} cores; a run uses one or all, whichever it measures to be faster (--threads sets it)"
+    sleeping = "they sleep while they wait" if waiting == "passive" else "they spin while they wait (OMP_WAIT_POLICY)"
+    return [*rows, ("compiler", found), ("threads", f"{threads}; {sleeping}")]
+
+
+def _devices() -> list[str]:
+    """The names that ``--device`` takes here."""
+    names = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+    return [*names, "mps"] if torch.backends.mps.is_available() else names
+
+
+def _describe_gpu(number: int) -> str:
+    """Name and memory of a GPU, and the settings that suit it."""
+    properties = torch.cuda.get_device_properties(number)
+    free, total = torch.cuda.mem_get_info(number)
+    recent = properties.major >= 8
+    advice = "--precision bf16-mixed and --tf32 make it faster" if recent else "--precision 16-mixed makes it faster"
+    return f"{properties.name}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free; {advice}"
