@@ -17,8 +17,25 @@ from acr.networks.heads import LinearHead, ProxyHead
 from acr.networks.network import Network
 
 NARROWEST_CHANNELS_LAST = 8
-"""Smallest width that uses the channels-last layout. It is 1.1 to 1.25 times faster, but with fewer than 8 channels
-PyTorch's CPU backward pass can crash the process in that layout (seen with 2.13)."""
+"""Smallest width that uses the channels-last layout. It is 1.1 to 1.25 times faster; narrower networks gain little."""
+
+NARROWEST_STRIDED_1X1 = 16
+"""Fewest input channels with which a 1x1 convolution may have a stride in the channels-last layout.
+
+In oneDNN 3.12, which computes convolutions on the CPU in PyTorch 2.13, the gradient of the weights is faulty if there
+are fewer input channels than numbers in a vector register (8 with AVX2, 16 with AVX-512) and the image sides are even:
+it is written past the end of a workspace, and the process crashes, hangs or computes wrong gradients
+(uxlfoundation/oneDNN#6035). Without a stride, in the contiguous layout or with other kernel sizes it is not.
+"""
+
+
+def strided_1x1_is_safe(inputs: int, layout: torch.memory_format) -> bool:
+    """Whether a 1x1 convolution of ``inputs`` channels with a stride can be trained on every processor.
+
+    >>> strided_1x1_is_safe(8, torch.channels_last), strided_1x1_is_safe(16, torch.channels_last)
+    (False, True)
+    """
+    return layout != torch.channels_last or inputs >= NARROWEST_STRIDED_1X1
 
 
 class BatchNorm2d(nn.BatchNorm2d):
@@ -40,16 +57,35 @@ def conv3x3(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
     return nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
 
 
+class Conv1x1(nn.Conv2d):
+    """1x1 convolution without bias, of every ``stride``-th pixel in both directions.
+
+    Where PyTorch cannot be trusted with the stride, the pixels are selected first and convolved without one. Both ways
+    compute the same sums.
+    """
+
+    def __init__(self, inputs: int, outputs: int, stride: int, layout: torch.memory_format) -> None:
+        super().__init__(inputs, outputs, 1, stride, bias=False)
+        self.selects_first = not strided_1x1_is_safe(inputs, layout)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """n x outputs x ⌈H/stride⌉ x ⌈W/stride⌉."""
+        if not self.selects_first:
+            return super().forward(input)
+        # The mean of one pixel is that pixel: input[:, :, ::stride, ::stride], with a faster backward pass.
+        return F.conv2d(F.avg_pool2d(input, 1, self.stride), self.weight)
+
+
 class BasicBlock(nn.Module):
     """conv-BN-ReLU-conv-BN plus shortcut, then ReLU. ``inputs`` and ``outputs`` are numbers of channels."""
 
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+    def __init__(self, inputs: int, outputs: int, stride: int, layout: torch.memory_format) -> None:
         super().__init__()
         self.conv1, self.bn1 = conv3x3(inputs, outputs, stride), BatchNorm2d(outputs)
         self.conv2, self.bn2 = conv3x3(outputs, outputs), BatchNorm2d(outputs)
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), BatchNorm2d(outputs))
+            self.shortcut = nn.Sequential(Conv1x1(inputs, outputs, stride, layout), BatchNorm2d(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
         """ReLU of the residual sum, n x outputs x ⌈H/stride⌉ x ⌈W/stride⌉."""
@@ -60,7 +96,8 @@ class BasicBlock(nn.Module):
 class ResNet18(nn.Module):
     """The encoder: maps images to vectors of 8·width non-negative features.
 
-    ``width`` is the number of channels of the first stage, ``channels`` that of the images.
+    ``width`` is the number of channels of the first stage, ``channels`` that of the images. ``layout`` is the memory
+    layout to use it in.
     """
 
     def __init__(self, width: int = 64, channels: int = 3) -> None:
@@ -68,11 +105,13 @@ class ResNet18(nn.Module):
         if width < 1:
             raise InputError(f"The width of a network must be 1 or more; got {width}.")
         self.features = 8 * width
+        self.layout = torch.channels_last if width >= NARROWEST_CHANNELS_LAST else torch.contiguous_format
         self.conv, self.bn = conv3x3(channels, width), BatchNorm2d(width)
         stages: list[nn.Module] = []
         inputs = width
         for outputs, stride in ((width, 1), (2 * width, 2), (4 * width, 2), (8 * width, 2)):
-            stages.append(nn.Sequential(BasicBlock(inputs, outputs, stride), BasicBlock(outputs, outputs, 1)))
+            first = BasicBlock(inputs, outputs, stride, self.layout)
+            stages.append(nn.Sequential(first, BasicBlock(outputs, outputs, 1, self.layout)))
             inputs = outputs
         self.stages = nn.Sequential(*stages)
 
@@ -115,7 +154,5 @@ def resnet18(
         else ProxyHead(encoder.features, num_classes, temperature)
     )
     network = Network(encoder, top, mean or [0.0] * channels, std or [1.0] * channels)
-    if width >= NARROWEST_CHANNELS_LAST:
-        network.layout = torch.channels_last
-        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return network
+    network.layout = encoder.layout
+    return network.to(memory_format=encoder.layout)  # type: ignore[call-overload]
