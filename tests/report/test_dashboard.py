@@ -103,20 +103,30 @@ def test_a_missing_package_a_missing_folder_and_a_taken_port_are_said(tmp_path, 
     assert "[dashboard]" in said(tmp_path)
 
 
-@pytest.fixture
-def dashboard(tmp_path):
+QUICKLY = """
+import sys
+from acr.cli import main
+from acr.report.live import dashboard
+dashboard.EVERY = 0.5  # seconds between two looks at the runs
+main(sys.argv[1:])
+"""
+
+
+@pytest.fixture(scope="module")
+def dashboard(tmp_path_factory):
     """A dashboard in a process of its own, over an empty folder; gives its address and the folder."""
     pytest.importorskip("nicegui", reason="nicegui is not installed; the dashboard was not looked at")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    runs = tmp_path / "runs"
+    home = tmp_path_factory.mktemp("dashboard")
+    runs = home / "runs"
     runs.mkdir()
-    words = [sys.executable, "-m", "acr", "dashboard", str(runs), "--port", str(port), "--debug"]
+    words = [sys.executable, "-c", QUICKLY, "dashboard", str(runs), "--port", str(port), "--debug"]
     env = {**os.environ, "PYTHONPATH": str(Path(acr.__file__).parents[1])}
     env.pop("PYTEST_CURRENT_TEST", None)  # nicegui would take itself for a test of its own
-    log = open(tmp_path / "log", "w")  # noqa: SIM115 - closed below
-    process = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, cwd=tmp_path, env=env)
+    log = open(home / "log", "w")  # noqa: SIM115 - closed below
+    process = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, cwd=home, env=env)
     address = f"http://127.0.0.1:{port}"
     try:
         for _ in range(600):
@@ -124,15 +134,15 @@ def dashboard(tmp_path):
                 urllib.request.urlopen(address, timeout=20).close()
                 break
             except (urllib.error.URLError, OSError):
-                assert process.poll() is None, (tmp_path / "log").read_text()
+                assert process.poll() is None, (home / "log").read_text()
                 time.sleep(0.1)
         yield address, runs
     finally:
         process.terminate()
         process.wait(30)
         log.close()
-    assert "Traceback" not in (tmp_path / "log").read_text()
-    assert not (tmp_path / ".nicegui").exists()
+    assert "Traceback" not in (home / "log").read_text()
+    assert not (home / ".nicegui").exists()
 
 
 def test_the_dashboard_keeps_up(browser, dashboard):

@@ -15,38 +15,61 @@ def page_file(sweep, tmp_path_factory):
     return write_page(find_runs(sweep), tmp_path_factory.mktemp("page") / "report.html")
 
 
+def open_page(browser, path, width=1280, scheme="light"):
+    """A page with all its charts drawn; what it complains of and asks for is written down."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page = context.new_page()
+    page.complaints, page.requests = [], []
+    page.on("console", lambda m: page.complaints.append(m.text) if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda e: page.complaints.append(str(e)))
+    page.on("dialog", lambda d: (page.complaints.append(f"dialog {d.message}"), d.dismiss()))
+    page.on("request", lambda r: page.requests.append(r.url) if not r.url.startswith(("data:", "blob:")) else None)
+    page.goto(path.as_uri())
+    page.wait_for_selector(".plot[data-drawn], #overview .empty", state="attached")
+    page.wait_for_selector(".plot:not([data-drawn])", state="detached")
+    return page
+
+
+def check_silent(page, path):
+    assert page.complaints == []
+    assert page.requests == [path.as_uri()]
+
+
 @pytest.fixture
 def visit(browser):
     """Open a page; fail afterwards if it complained or asked for anything but itself."""
     opened = []
 
     def go(path, width=1280, scheme="light"):
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        page = context.new_page()
-        page.complaints, page.requests = [], []
-        page.on("console", lambda m: page.complaints.append(m.text) if m.type in ("error", "warning") else None)
-        page.on("pageerror", lambda e: page.complaints.append(str(e)))
-        page.on("dialog", lambda d: (page.complaints.append(f"dialog {d.message}"), d.dismiss()))
-        page.on("request", lambda r: page.requests.append(r.url) if not r.url.startswith(("data:", "blob:")) else None)
-        page.goto(path.as_uri())
-        page.wait_for_selector(".plot[data-drawn], #overview .empty", state="attached")
-        page.wait_for_selector(".plot:not([data-drawn])", state="detached")
-        opened.append((context, page, path))
-        return page
+        opened.append((open_page(browser, path, width, scheme), path))
+        return opened[-1][0]
 
     yield go
-    for context, page, path in opened:
-        assert page.complaints == []
-        assert page.requests == [path.as_uri()]
-        context.close()
+    for page, path in opened:
+        check_silent(page, path)
+        page.context.close()
+
+
+@pytest.fixture(scope="module")
+def opened_once(browser, page_file):
+    page = open_page(browser, page_file)
+    yield page
+    page.context.close()
+
+
+@pytest.fixture
+def shared_page(opened_once, page_file):
+    """The page of the sweep, loaded once for all tests that leave it as the others expect it."""
+    yield opened_once
+    check_silent(opened_once, page_file)
 
 
 def texts(page, selector):
     return page.locator(selector).all_inner_texts()
 
 
-def test_every_section_is_there_and_every_chart_is_drawn(visit, page_file):
-    page = visit(page_file)
+def test_every_section_is_there_and_every_chart_is_drawn(shared_page):
+    page = shared_page
     for section in SECTIONS:
         assert page.locator(f"section#{section} h2").count() == 1, section
     for chart in ("scatter", "stages", "corruptions", "classes", "balance", "confidence", "cost"):
@@ -60,8 +83,8 @@ def test_every_section_is_there_and_every_chart_is_drawn(visit, page_file):
     assert "damaged" in page.locator("#runs").inner_text()
 
 
-def test_the_overview_sorts_and_filters(visit, page_file):
-    page = visit(page_file)
+def test_the_overview_sorts_and_filters(shared_page):
+    page = shared_page
     head = page.locator("#overview-table th", has_text="ACC %").first
     values = "#overview-table tbody tr:not([hidden]) td:nth-child(6)"
     numbers = lambda: [float(text.split()[0]) for text in texts(page, values)]  # noqa: E731
@@ -76,6 +99,7 @@ def test_the_overview_sorts_and_filters(visit, page_file):
     page.select_option("[data-filter=buffer]", "")
     page.fill("[data-filter=method]", "FINE")
     assert texts(page, "#overview-table tbody tr:not([hidden]) th") == ["Fine-tuning"]
+    page.fill("[data-filter=method]", "")
 
 
 def test_charts_answer_to_the_pickers(visit, page_file):
@@ -98,8 +122,8 @@ def test_charts_answer_to_the_pickers(visit, page_file):
     assert "records no confidence" in page.locator("#memory-note").inner_text()
 
 
-def test_numbers_stand_behind_the_charts(visit, page_file):
-    page = visit(page_file)
+def test_numbers_stand_behind_the_charts(shared_page):
+    page = shared_page
     for chart in ("scatter", "stages", "corruptions", "classes", "balance", "confidence", "cost"):
         behind = page.locator(f"#{chart} details.behind")
         behind.locator("summary").click()
@@ -107,20 +131,21 @@ def test_numbers_stand_behind_the_charts(visit, page_file):
         assert behind.locator("th[scope=col]").count() > 1, chart
 
 
-@pytest.mark.parametrize("width", [360, 768, 1440])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (768, "light"), (1440, "dark")])
 def test_it_fits_the_screen(visit, page_file, width, scheme):
+    """In the theme that the system asks for, and in the other one."""
     page = visit(page_file, width, scheme)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.evaluate("document.documentElement.dataset.theme") == scheme
-    edges = page.evaluate("[...document.querySelectorAll('.plot')].map(p => p.getBoundingClientRect().right)")
-    assert max(edges) <= width + 1
-    page.locator("#theme").click()
-    assert page.evaluate("document.documentElement.dataset.theme") != scheme
+    for theme in (scheme, "dark" if scheme == "light" else "light"):
+        assert page.evaluate("document.documentElement.dataset.theme") == theme
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        edges = page.evaluate("[...document.querySelectorAll('.plot')].map(p => p.getBoundingClientRect().right)")
+        assert max(edges) <= width + 1
+        page.locator("#theme").click()
+        page.wait_for_selector(".plot:not([data-drawn])", state="detached")
 
 
-def test_it_prints(visit, page_file):
-    page = visit(page_file)
+def test_it_prints(shared_page):
+    page = shared_page
     assert page.pdf().startswith(b"%PDF")
 
 

@@ -127,7 +127,9 @@ def test_joint_training_has_a_last_row_only(tmp_path):
 def test_a_real_run_makes_a_page(tmp_path):
     import acr
 
-    run = acr.run(method="acr", out=tmp_path, epochs=2, width=2, ood_every="never", buffer_size=20)
+    run = acr.run(
+        method="acr", out=tmp_path, epochs=2, width=2, samples_per_class=30, ood_every="never", buffer_size=20
+    )
     path = write_page([run], tmp_path / "page.html")
     page = path.read_text(encoding="utf-8")
     assert with_interval(gather([run]).groups[0].estimate("acc"), 100) in page

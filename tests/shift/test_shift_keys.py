@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
-from multiprocessing import get_context
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from warm_processes import FORKSERVER
 
 from acr.shift import CONSTANTS, CORRUPTIONS, SEVERITIES, corrupt, corrupt_float
 from acr.shift.setting import Setting, words
@@ -69,16 +69,17 @@ def test_threads_do_not_matter(name: str) -> None:
     np.testing.assert_array_equal(got, whole(name, 1, "imagenet-c", (3, 32, 32)))
 
 
-def corrupt_part(part: list[int]) -> list[np.ndarray]:
-    return [corrupt_float(images((3, 13, 10))[part], name, 2, "cifar-c", 5, part) for name in CORRUPTIONS]
-
-
 def test_workers_do_not_matter() -> None:
     parts = [list(range(0, COUNT, 2)), list(range(1, COUNT, 2))]
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        for part, results in zip(parts, pool.map(corrupt_part, parts), strict=True):
-            for name, result in zip(CORRUPTIONS, results, strict=True):
-                np.testing.assert_array_equal(result, whole(name, 2, "cifar-c", (3, 13, 10))[part])
+    some = images((3, 13, 10))
+    with ProcessPoolExecutor(2, mp_context=FORKSERVER) as pool:
+        jobs = [
+            (name, part, pool.submit(corrupt_float, some[part], name, 2, "cifar-c", 5, part))
+            for part in parts
+            for name in CORRUPTIONS
+        ]
+        for name, part, job in jobs:
+            np.testing.assert_array_equal(job.result(), whole(name, 2, "cifar-c", (3, 13, 10))[part])
 
 
 DRAWN = [name for name in CORRUPTIONS if name not in
