@@ -4,6 +4,9 @@ import json
 
 import yaml
 
+from acr.reproduce.cells import PlannedRun
+from acr.runs.resolve import make_config
+from acr.runs.run import load_run
 from acr.runs.writer import CONFIG, EVENTS, RESULTS, SCHEMA, folder_name
 
 IMAGES = 1000
@@ -54,3 +57,20 @@ def counts(stage, final, drop, last):
         "confusion": [],
         "calibration": {"count": [1.0], "confidence": [0.5], "correct": [1.0]},
     }
+
+
+def make_planned(out, method, seed, final, *, dataset="split-cifar100", buffer_size=500, **made_up):
+    """A finished run that a reproduction asks for."""
+    config = make_config({"method": method, "dataset": dataset, "buffer_size": buffer_size, "seed": seed, "out": out})
+    fabricate(config, final, **made_up)
+    return PlannedRun(config, load_run(out / folder_name(config)))
+
+
+def fill(plan, skip=lambda config: False):
+    """A made-up run for every run a reproduction asks for."""
+    for number, config in enumerate(plan.all_configs()):
+        if not skip(config) and not (config.out / folder_name(config)).exists():
+            steps = [{"task": t, "epoch": e, "step": 0, "cpu_percent": 100.0, "rss_mib": 500.0 + t, "seconds": 1.0}
+                     for t in range(3) for e in range(2)]  # fmt: skip
+            fabricate(config, 0.3 + number % 7 / 100, ood=0.2 + number % 5 / 100, per_class=[3, 4, 5, 4, 4, 4],
+                      per_task=[7, 9, 8], seconds=10.0 + number, readings=steps)  # fmt: skip

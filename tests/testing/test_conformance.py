@@ -22,7 +22,13 @@ QUICK = {"hal": {"anchor_steps": 5}, "gdumb": {"fit_epochs": 2}}
 """Options that make a method's checks shorter, not laxer."""
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-pytestmark = pytest.mark.usefixtures("plain_convolutions")
+pytestmark = pytest.mark.usefixtures("plain_convolutions", "narrow_networks")
+
+
+@pytest.fixture
+def narrow_networks(monkeypatch):
+    """No check is about the width of the network."""
+    monkeypatch.setattr("acr.testing.rehearsal.WIDTH", 2)
 
 
 @pytest.mark.parametrize("name", method_names())
