@@ -12,6 +12,7 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.func import jvp, vmap
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from acr.networks import resnet18
@@ -133,6 +134,16 @@ def test_selecting_pixels_first_is_the_strided_convolution(side):
     leaves = [images, layer.weight]
     found = torch.autograd.grad((layer(images) * weights).sum(), leaves)
     torch.testing.assert_close(found, torch.autograd.grad((expected * weights).sum(), leaves))
+
+
+def test_selecting_pixels_first_can_be_mapped_and_differentiated_forwards():
+    """HAL maps networks over images; MetaSP and SOIF take derivatives along a direction."""
+    layer = Conv1x1(8, 16, 2, torch.channels_last).double()
+    images, direction = torch.randn(2, 3, 8, 6, 6, dtype=torch.float64)
+    expected = F.conv2d(images, layer.weight, stride=2)
+    torch.testing.assert_close(vmap(lambda image: layer(image[None])[0])(images), expected)
+    along = jvp(layer, (images,), (direction,))[1]
+    torch.testing.assert_close(along, F.conv2d(direction, layer.weight, stride=2))
 
 
 def cells_of(width):

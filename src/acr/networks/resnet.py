@@ -23,9 +23,9 @@ NARROWEST_STRIDED_1X1 = 16
 """Fewest input channels with which a 1x1 convolution may have a stride in the channels-last layout.
 
 In oneDNN 3.12, which computes convolutions on the CPU in PyTorch 2.13, the gradient of the weights is faulty if there
-are fewer input channels than numbers in a vector register (8 with AVX2, 16 with AVX-512) and the image sides are even:
-it is written past the end of a workspace, and the process crashes, hangs or computes wrong gradients
-(uxlfoundation/oneDNN#6035). Without a stride, in the contiguous layout or with other kernel sizes it is not.
+are fewer input channels than numbers in a vector register (8 with AVX2, 16 with AVX-512) and the stride divides the
+sides of the images: it writes past the end of a workspace, and the process crashes, hangs or computes wrong gradients
+(uxlfoundation/oneDNN#6035). Without a stride, in the contiguous layout or with other kernel sizes it does not.
 """
 
 
