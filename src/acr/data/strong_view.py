@@ -104,14 +104,14 @@ def strong_view(images: Tensor, draws: StrongDraws) -> Tensor:
     """Apply the draws. Single-channel images have no saturation, hue or grey: those draws change nothing."""
     as_bytes = images.dtype == torch.uint8
     pixels = images.index_select(0, draws.order)
-    pixels = pixels.float() / 255 if as_bytes else pixels
+    pixels = torch.div(pixels, 255) if as_bytes else pixels  # one pass: bytes to floats
     pixels = resized_crop(pixels, draws.box)
     jitter(pixels, draws.jitter)
     if pixels.shape[1] > 1:
         colourless = luma(pixels.index_select(0, draws.grey)).expand(-1, pixels.shape[1], -1, -1)
         pixels.index_copy_(0, draws.grey, colourless.contiguous())
     if as_bytes:
-        pixels = pixels.mul_(255).round_().clamp_(0, 255).to(torch.uint8)
+        pixels = pixels.mul_(255).round_().to(torch.uint8)  # all steps keep 0..1, up to rounding errors
     return pixels.index_select(0, draws.back)
 
 
