@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,14 +23,13 @@ from acr.runs.resolve import make_config
 from acr.runs.run import Run, finished_run, load_run
 from acr.runs.writer import CONFIG, RunWriter, folder_name
 from acr.shift.suite import ShiftSpec, build_suite
-from acr.storage.location import cache_folder
 from acr.training.checkpoint import CheckpointError, Checkpoints
 from acr.training.compilation import compile_encoder
 from acr.training.devices import find_device, image_device
 from acr.training.loggers import Logger, check_loggers, open_loggers
 from acr.training.loop import TrainingLoop
 from acr.training.results import write_results
-from acr.training.threads import ThreadChoice, choose_threads
+from acr.training.threads import set_threads
 from acr.training.torch_settings import torch_settings
 from acr.training.trainer import Trainer
 
@@ -119,7 +116,7 @@ def _execute(config: RunConfig, path: Path) -> Run:
         )
     scenarios = make_scenarios(config, data)
     loop = build_loop(config, stream)
-    threads = set_threads(config, path, loop)
+    threads = set_threads(config, Run(path).threads, loop)
     folder = RunWriter.open(path, config, {"threads_because": threads.reason})
     loggers: list[Logger] = []
     try:
@@ -143,41 +140,6 @@ def _execute(config: RunConfig, path: Path) -> Run:
         for logger in loggers:
             logger.close()
     return load_run(path)
-
-
-def set_threads(config: RunConfig, path: Path, loop: TrainingLoop) -> ThreadChoice:
-    """Decide on the number of CPU threads and set it: as given, as the run began with, or as a measurement suggests."""
-    if config.threads is not None:
-        return ThreadChoice(config.threads, "--threads")
-    begun = Run(path).threads
-    if begun is not None:
-        choice = ThreadChoice(begun, "the run began with them")
-    elif loop.context.device.type != "cpu":
-        return ThreadChoice(torch.get_num_threads(), f"the run is on {loop.context.device}")
-    else:
-        choice = measured_threads(config, loop)
-    torch.set_num_threads(choice.threads)
-    return choice
-
-
-def measured_threads(config: RunConfig, loop: TrainingLoop) -> ThreadChoice:
-    """Time training steps of a network of the run's kind on random images, or look up what was measured before."""
-    context = loop.context
-    images = config.batch_size + (config.replay_size if loop.method.uses_memory else 0)
-    kind = {"network": config.network, "width": config.width, "image": context.image_shape, "images": images}
-
-    @cache
-    def trial() -> Callable[[], None]:
-        network, draws = context.build_network("threads"), torch.Generator().manual_seed(0)
-        pixels = torch.randint(0, 256, (images, *context.image_shape), dtype=torch.uint8, generator=draws)
-
-        def step() -> None:
-            network.zero_grad(set_to_none=True)
-            network(pixels).logsumexp(1).mean().backward()
-
-        return step
-
-    return choose_threads(kind, lambda: trial()(), cache_folder(config.data_cache))
 
 
 def does_not_fit(checkpoints: Checkpoints, error: Exception) -> str:

@@ -29,7 +29,12 @@ def send(tree: Tree, device: torch.device) -> Tree:
     if device.type == "cpu":
         return tree
     tensors: list[Tensor] = []
-    map_tensors(tree, lambda tensor: tensors.append(tensor) or tensor)  # type: ignore[func-returns-value]
+
+    def collect(tensor: Tensor) -> Tensor:
+        tensors.append(tensor)
+        return tensor
+
+    map_tensors(tree, collect)
     moved = iter(_send_all(tensors, device))
     return map_tensors(tree, lambda tensor: next(moved))
 

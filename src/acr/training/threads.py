@@ -20,8 +20,12 @@ from typing import Any
 
 import torch
 
+from acr.config import RunConfig
+from acr.methods.method import Context
 from acr.storage import files
+from acr.storage.location import cache_folder
 from acr.storage.workers import cores
+from acr.training.loop import TrainingLoop
 
 CLEARLY_FASTER = 1.25
 """By how many times all cores must be faster than one thread to be used."""
@@ -40,13 +44,46 @@ class ThreadChoice:
     reason: str
 
 
-def choose_threads(kind: dict[str, Any], step: Callable[[], object], folder: Path) -> ThreadChoice:
+def set_threads(config: RunConfig, begun: int | None, loop: TrainingLoop) -> ThreadChoice:
+    """Decide on the number of CPU threads of a run, and set it.
+
+    It is the number given, or the one that the run began with (``begun``; None: it is new), or what a measurement
+    suggests. On an accelerator nothing is measured: the CPU has little to do there.
+    """
+    if config.threads is not None:
+        return ThreadChoice(config.threads, "--threads")
+    if begun is not None:
+        choice = ThreadChoice(begun, "the run began with them")
+    elif loop.context.device.type != "cpu":
+        choice = ThreadChoice(torch.get_num_threads(), f"the run is on {loop.context.device}")
+    else:
+        images = config.batch_size + (config.replay_size if loop.method.uses_memory else 0)
+        shape = (images, *loop.context.image_shape)
+        kind = {"network": config.network, "width": config.width, "images": shape}
+        choice = choose_threads(kind, lambda: trial_step(loop.context, shape), cache_folder(config.data_cache))
+    torch.set_num_threads(choice.threads)
+    return choice
+
+
+def trial_step(context: Context, shape: tuple[int, ...]) -> Callable[[], None]:
+    """A forward and backward pass of a network of the run's kind on random images of this shape."""
+    network, draws = context.build_network("threads"), torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=draws)
+
+    def step() -> None:
+        network.zero_grad(set_to_none=True)
+        network(pixels).logsumexp(1).mean().backward()
+
+    return step
+
+
+def choose_threads(kind: dict[str, Any], make_step: Callable[[], Callable[[], object]], folder: Path) -> ThreadChoice:
     """The number of threads for a kind of run.
 
     Args:
         kind: what the time of a step depends on, such as the width of the network and the size of the images.
-        step: takes one training step.
-        folder: where choices are kept.
+        make_step: makes a function that takes one training step; called only if the kind was not measured before.
+        folder: where measurements are kept.
     """
     most = cores()
     if most == 1:
@@ -55,7 +92,7 @@ def choose_threads(kind: dict[str, Any], step: Callable[[], object], folder: Pat
     path = folder / "threads.json"
     known = _read(path)
     if key not in known:
-        known[key] = measure(step, most)
+        known[key] = measure(make_step(), most)
         with suppress(OSError):  # a cache that cannot be written costs a measurement per run, nothing else
             files.write_text(path, json.dumps(known, indent=1) + "\n")
     one, many = known[key]["1"], known[key]["all"]

@@ -131,7 +131,8 @@ def test_numbers_stand_behind_the_charts(shared_page):
         assert behind.locator("th[scope=col]").count() > 1, chart
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (768, "light"), (1440, "dark")])
+@pytest.mark.parametrize("width", [360, 768, 1440])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_the_screen(visit, page_file, width, scheme):
     """In the theme that the system asks for, and in the other one."""
     page = visit(page_file, width, scheme)
