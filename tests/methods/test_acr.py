@@ -99,6 +99,63 @@ def test_confidence_is_of_the_plain_view_before_the_update_with_the_new_running_
     assert method.network.training
 
 
+def test_with_separate_passes_confidence_is_read_between_them():
+    """The running averages include the current images by then, but not the memory's, as in the released program."""
+    method, context, stream = setup(passes="separate")
+    fill_memory(method, stream, context)
+    method.begin_task(stream[1])
+    before = copy.deepcopy(method.network)
+    batch = batch_of(stream, context, task=1)
+    method.observe(batch)
+    before.features(
+        torch.cat([batch.augmented, context.views.strong(batch.augmented, context.generator("second-view", 0))])
+    )
+    before.eval()
+    expected = before(batch.plain).softmax(1).gather(1, batch.labels[:, None]).squeeze(1)
+    torch.testing.assert_close(method.confidence.values[batch.indices, 0], expected.detach())
+
+
+@pytest.mark.parametrize("dataset", ["split-digits", "split-cifar100", "split-tiny-imagenet", "folder:photos"])
+def test_one_pass_is_the_default_on_every_data_set_and_two_are_the_published_program_s(dataset):
+    def passes(**given):
+        return make_config({"dataset": dataset, **given}).options.passes
+
+    assert passes() == "joint"
+    assert passes(protocol="published") == passes(quirk="separate-passes") == "separate"
+    assert passes(protocol="published", no_quirk="separate-passes") == "joint"
+    assert passes(passes="separate") == "separate"
+    assert passes(protocol="published", passes="joint") == "joint"  # what is asked for by name holds
+
+
+def test_the_method_asks_the_protocol_where_the_option_is_not_given():
+    assert setup(protocol="published")[0].passes == "separate"
+    assert setup()[0].passes == "joint"
+
+
+def test_a_variant_is_a_name_for_its_options():
+    """The config records the options, so that one run is one run whichever way it was asked for."""
+    text = {"denominator": "set", "passes": "joint", "confidence_from": "training-view", "first_view": "plain",
+            "second_view": "crop-flip"}  # fmt: skip
+    named, spelled = make_config({"variant": "paper-text"}), make_config(text)
+    assert named == spelled
+    assert named.identity() == spelled.identity()
+    assert make_config({"variant": "released"}).identity() == make_config({"passes": "separate"}).identity()
+    assert make_config({"variant": "paper-text", "second_view": "strong"}).options.second_view == "strong"
+    assert make_config({"variant": "paper-text", "second_view": "strong"}).options.denominator == "set"
+    with pytest.raises(ValueError, match="paper-text"):
+        make_config({"variant": "paper"})
+
+
+def test_a_config_written_before_there_was_one_default_is_read_as_it_was():
+    """It names its passes, and no preset; the identity of its run stays the same."""
+    old = make_config({"dataset": "split-cifar100"}).flat()
+    del old["variant"]
+    for passes in ("separate", "joint"):
+        read = make_config({**old, "passes": passes, "protocol": "published"})
+        assert read.options.passes == passes
+    assert make_config(old).identity() == make_config({"dataset": "split-cifar100"}).identity()
+
+
 def test_confidence_from_the_training_view():
     method, context, stream = setup(confidence_from="training-view")
     method.begin_task(stream[0])

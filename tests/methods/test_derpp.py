@@ -1,10 +1,12 @@
 import copy
 
+import pytest
 import torch
 import torch.nn.functional as F
 from method_learning import Learning
 
 from acr.methods.derpp import logit_distance
+from acr.runs.resolve import make_config
 
 
 def test_the_loss_is_the_formula():
@@ -52,3 +54,21 @@ def test_outputs_added_later_do_not_count_for_older_samples():
     distance.backward()
     torch.testing.assert_close(distance.detach(), torch.tensor((1 + 4) / 3))
     assert now.grad[0, 2] == 0
+
+
+@pytest.mark.parametrize(
+    ("dataset", "buffer_size", "expected"),
+    [
+        ("split-cifar100", 500, (0.03, 0.1, 0.5)),
+        ("split-cifar100", 2000, (0.03, 0.1, 0.5)),
+        ("split-tiny-imagenet", 500, (0.03, 0.2, 0.5)),
+        ("split-tiny-imagenet", 2000, (0.03, 0.2, 0.5)),
+        ("split-tiny-imagenet", 5120, (0.03, 0.1, 0.5)),
+        ("split-mini-imagenet", 1000, (0.03, 0.2, 0.5)),
+        ("split-cifar10", 200, (0.03, 0.1, 0.5)),
+        ("split-cifar10", 500, (0.03, 0.2, 0.5)),
+    ],
+)
+def test_rate_and_weights_are_those_its_authors_tuned(dataset, buffer_size, expected):
+    config = make_config({"method": "derpp", "dataset": dataset, "buffer_size": buffer_size})
+    assert (config.learning_rate, config.options.alpha, config.options.beta) == expected

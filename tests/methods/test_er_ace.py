@@ -1,10 +1,12 @@
 import copy
 
+import pytest
 import torch
 import torch.nn.functional as F
 from method_learning import Learning
 
 from acr.losses import masked_cross_entropy
+from acr.runs.resolve import make_config
 
 
 def test_only_the_given_classes_compete():
@@ -38,3 +40,8 @@ def test_later_tasks_compete_within_the_batch_and_by_replay_among_all_seen():
     seen = [0, 2, 3]
     expected = expected + F.cross_entropy(network(images)[:, seen], torch.searchsorted(torch.tensor(seen), labels))
     torch.testing.assert_close(learning.step(), expected.detach())
+
+
+@pytest.mark.parametrize("dataset", ["split-cifar100", "split-mini-imagenet", "split-tiny-imagenet"])
+def test_its_rate_on_the_paper_s_data_sets_is_its_own(dataset):
+    assert make_config({"method": "er-ace", "dataset": dataset}).learning_rate == 0.03

@@ -114,4 +114,5 @@ def test_the_papers_settings_are_in_force():
     small, large = values("gdumb", "split-cifar100"), values("gdumb", "split-cifar100", 1000)
     assert (small["momentum"], large["momentum"], small["weight_decay"]) == (0.9, 0.0, 1e-6)
     tiny = values("gdumb", "split-tiny-imagenet")
-    assert (tiny["momentum"], tiny["weight_decay"], round(tiny["fit_factor"] * tiny["epochs"])) == (0.0, 0.0, 256)
+    assert (tiny["momentum"], tiny["weight_decay"], tiny["fit_epochs"]) == (0.0, 0.0, 256)
+    assert small["fit_epochs"] == 250

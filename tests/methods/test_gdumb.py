@@ -5,7 +5,7 @@ from method_learning import Learning
 from acr.errors import InputError
 from acr.memory import Buffer
 from acr.memory.policies import Reservoir
-from acr.methods.gdumb import GreedyBalanced
+from acr.methods.gdumb import GDumb, GreedyBalanced
 from acr.methods.maths.fitting import learning_rates
 from acr.runs.resolve import make_config
 
@@ -57,7 +57,7 @@ def test_steps_have_no_loss_and_change_nothing():
 
 
 def test_a_fit_follows_the_schedule_and_begins_afresh(monkeypatch):
-    learning = Learning("gdumb", options={"fit_epochs": 5, "cutmix": 0.0})
+    learning = Learning("gdumb", buffer_size=12, options={"fit_epochs": 5, "cutmix": 0.0})
     method = learning.method
     rates = []
     step = type(method).step
@@ -65,16 +65,40 @@ def test_a_fit_follows_the_schedule_and_begins_afresh(monkeypatch):
         type(method), "step", lambda self, loss: (rates.append(self.optimizer.param_groups[0]["lr"]), step(self, loss))
     )
     learning.run(1)
-    expected = [rate for rate in learning_rates(5) for _ in range(2)]  # 10 samples in batches of 8
+    expected = [rate for rate in learning_rates(5) for _ in range(2)]  # 12 samples in batches of 8 and 4
     assert rates == expected
     fresh = learning.context.build_network("gdumb-0")
     assert not torch.equal(method.network.head.weight, fresh.head.weight)
 
 
-@pytest.mark.parametrize(("epochs", "fitted"), [(50, 250), (10, 50), (1, 10)])
-def test_the_length_of_a_fit_follows_the_run(epochs, fitted):
-    assert len(Learning("gdumb", epochs=epochs).method.schedule()) == fitted
+@pytest.mark.parametrize("epochs", [50, 10, 1])
+def test_a_fit_has_its_own_epochs_whatever_those_of_the_stream(epochs):
+    assert len(Learning("gdumb", epochs=epochs).method.schedule()) == 250
     assert len(Learning("gdumb", epochs=epochs, options={"fit_epochs": 3}).method.schedule()) == 3
+
+
+@pytest.mark.parametrize(("stored", "sizes"), [(10, [10]), (11, [11]), (12, [8, 4]), (16, [8, 8]), (3, [3])])
+def test_a_last_batch_too_small_for_batch_norm_joins_the_one_before(monkeypatch, stored, sizes):
+    learning = Learning("gdumb", buffer_size=stored, options={"fit_epochs": 1, "cutmix": 0.0})
+    seen = []
+    monkeypatch.setattr(type(learning.method.network), "forward", recorded_forward(seen))
+    learning.run(1)
+    assert seen == sizes
+
+
+def recorded_forward(seen):
+    from acr.networks import Network
+
+    forward = Network.forward
+    return lambda self, images: (seen.append(len(images)), forward(self, images))[1]
+
+
+def test_a_short_fit_is_said_beside_the_number():
+    assert GDumb.caveat(make_config({"method": "gdumb", "fit_epochs": 30}).flat()) == "fit epochs 30"
+    assert GDumb.caveat(make_config({"method": "gdumb"}).flat()) == ""
+    tiny = {"method": "gdumb", "dataset": "split-tiny-imagenet"}
+    assert GDumb.caveat(make_config({**tiny, "fit_epochs": 250}).flat()) == "fit epochs 250"
+    assert GDumb.caveat(make_config(tiny).flat()) == ""
 
 
 def test_it_learns():

@@ -1,3 +1,4 @@
+import pytest
 import torch
 from method_learning import Learning
 
@@ -70,8 +71,28 @@ def test_the_memory_fills_first_and_then_only_batches_that_point_away_contend(mo
     assert method.buffer.seen == 32
 
 
-def test_scores_are_one_plus_the_largest_cosine_of_single_gradients():
-    learning = Learning("gss", buffer_size=12)
+def test_each_sample_may_be_gated_for_itself_and_openings_are_counted(monkeypatch):
+    for gate, share in (("batch", 0.0), ("sample", 0.25)):
+        learning = Learning("gss", buffer_size=8, options={"gate": gate})
+        learning.step()
+        method = learning.method
+        assert method.facts() == {}  # the memory was not full
+        images, batch = method.buffer.images.clone(), learning.batch()
+        scores = torch.tensor([1e-9, 1.5, 1.5, 1e-9, 1.5, 1.5, 1.5, 1.5])
+        monkeypatch.setattr(method, "scores", lambda batch, scores=scores: (torch.tensor(1.2), scores))
+        learning.step()
+        assert method.facts() == {"gate_open": share}
+        changed = (method.buffer.images != images).flatten(1).any(1)
+        assert changed.any() == (gate == "sample")
+        offered = batch.plain[[0, 3]].flatten(1)
+        assert (method.buffer.images[changed].flatten(1)[:, None] == offered).all(2).any(1).all()
+        state = method.state_dict()
+        assert (state["gate_opened"], state["gate_tried"]) == ((0, 1) if gate == "batch" else (2, 8))
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_scores_are_one_plus_the_largest_cosine_with_the_references(size):
+    learning = Learning("gss", buffer_size=12, options={"reference_size": size, "references": 4 if size > 1 else 32})
     learning.run(0, 0, 2)
     method, batch = learning.method, learning.batch()
     together, each = method.scores(batch)
@@ -82,8 +103,8 @@ def test_scores_are_one_plus_the_largest_cosine_of_single_gradients():
         torch.nn.functional.cross_entropy(network(images), labels).backward()
         return torch.cat([p.grad.reshape(-1) for p in network.parameters()]).double()
 
-    slots = method.draw(32, "compare")
-    stored = torch.stack([gradient(method.buffer.images[s : s + 1], method.buffer.labels[s : s + 1]) for s in slots])
+    groups = method.draw(12, "compare").split(size)
+    stored = torch.stack([gradient(method.buffer.images[s], method.buffer.labels[s]) for s in groups])
     new = torch.stack([gradient(batch.plain[i : i + 1], batch.labels[i : i + 1]) for i in range(len(batch))])
     cosines = torch.nn.functional.normalize(new, dim=1) @ torch.nn.functional.normalize(stored, dim=1).T
     torch.testing.assert_close(each.double(), 1 + cosines.max(1).values, rtol=1e-3, atol=1e-4)

@@ -91,3 +91,16 @@ def test_anchors_leave_the_network_as_it_is():
     method.end_task(learning.task)
     assert method.anchors
     assert all(torch.equal(value, before[name]) for name, value in method.network.state_dict().items())
+
+
+def test_networks_that_cannot_be_mapped_take_the_anchors_one_by_one(monkeypatch):
+    def refuses(*_, **__):
+        raise RuntimeError("no batching rule")
+
+    method = Learning("hal", width=2).method
+    method.network.train()
+    values = {name: value.detach() for name, value in method.network.named_parameters()}
+    images = torch.randn(3, *method.context.image_shape, generator=torch.Generator().manual_seed(0))
+    expected = method.each_alone(values, images)
+    monkeypatch.setattr("acr.methods.hal.vmap", refuses)
+    torch.testing.assert_close(method.each_alone(values, images), expected)

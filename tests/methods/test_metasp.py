@@ -2,25 +2,56 @@ import pytest
 import torch
 from method_learning import Learning
 
+from acr.errors import InputError
 from acr.methods.metasp import least_useful
+from acr.runs.resolve import make_config
 
 
 def in_second_task(**settings):
-    learning = Learning("metasp", epochs=3, **settings)
+    learning = Learning("metasp", epochs=3, options={"replay_epochs": 2}, **settings)
     learning.run(1, 2, 5)  # before its last step
     return learning
 
 
 def test_a_task_replays_in_its_last_epochs_only():
-    for epochs, first in [(50, 45), (6, 1), (5, 1), (2, 1), (1, 1)]:
+    for epochs, first in [(50, 45), (20, 18), (6, 5), (5, 4), (2, 1), (1, 0)]:
         assert Learning("metasp", epochs=epochs).method.first_replay_epoch == first
+        assert make_config({"method": "metasp", "epochs": epochs}).options.replay_epochs == epochs - first
+    assert Learning("metasp", epochs=5, options={"replay_epochs": 4}).method.first_replay_epoch == 1
+    with pytest.raises(InputError, match="--replay-epochs 6 must not be more"):
+        make_config({"method": "metasp", "epochs": 5, "replay_epochs": 6})
 
 
-def test_the_first_task_fills_a_reservoir_and_later_ones_wait():
-    learning = Learning("metasp", epochs=3)
+def test_the_first_task_fills_the_memory_from_its_clusters(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "acr.methods.metasp.kmeans_pick",
+        lambda pixels, scores, clusters, seed: (asked.append((len(pixels), clusters)), torch.arange(20, 30))[1],
+    )
+    learning = Learning("metasp", epochs=2)
+    learning.run(0, 1, 5)
+    assert len(learning.method.buffer) == 0
+    learning.run(1)
+    assert asked == [(48, 10)]  # R = B
+    expected = learning.stream[0].images()[20:30].flatten(1)
+    assert torch.equal(learning.method.buffer.images.flatten(1).sort(0).values, expected.sort(0).values)
+
+
+def test_one_epoch_replays_with_what_has_arrived_of_the_task():
+    learning = Learning("metasp", epochs=1, buffer_size=20)
+    learning.run(1)
+    learning.step()
+    method = learning.method
+    assert method.store.known == 8
+    assert int(method.buffer.column("visits").sum()) == 8
+    assert learning.run()
+
+
+def test_later_tasks_wait():
+    learning = Learning("metasp", epochs=3, options={"replay_epochs": 2})
     learning.run(1)
     method = learning.method
-    assert method.buffer.seen == 3 * 48
+    assert method.buffer.seen == 48
     images = method.buffer.images.clone()
     learning.run(1, 2, 5)
     assert torch.equal(method.buffer.images, images)
@@ -91,9 +122,9 @@ def test_the_best_of_each_cluster_replace_the_least_useful(monkeypatch, quirks):
 def test_room_in_the_memory_is_filled_before_anything_is_replaced():
     learning = Learning("metasp", tasks=((0,), (1, 2, 3)), buffer_size=100, epochs=2)
     learning.run(1)
-    assert len(learning.method.buffer) == 48  # 24 samples, offered in two epochs
+    assert len(learning.method.buffer) == 24  # all there are of the first task
     learning.run()
-    assert torch.bincount(learning.method.buffer.tasks).tolist() == [48, 50]
+    assert torch.bincount(learning.method.buffer.tasks).tolist() == [24, 50]
 
 
 def test_least_useful_takes_the_same_number_of_each_class():
@@ -108,5 +139,5 @@ def test_frozen_replay_stores_the_augmented_view():
     learning = Learning("metasp", quirks=["frozen-replay"], buffer_size=8)
     batch = learning.batch()
     learning.step()
-    assert torch.equal(learning.method.buffer.images, batch.augmented)
+    assert torch.equal(learning.method.store.samples(batch.indices)[0], batch.augmented)
     assert not torch.equal(batch.augmented, batch.plain)

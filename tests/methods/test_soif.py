@@ -1,8 +1,12 @@
+from typing import get_args
+
 import pytest
 import torch
 from method_learning import Learning
 
 from acr.methods import soif as soif_module
+from acr.methods.maths.selection import Weighting
+from acr.methods.soif import SOIFOptions
 
 
 def test_the_memory_is_offered_the_last_epoch_only():
@@ -34,9 +38,13 @@ def test_a_memory_smaller_than_a_batch_keeps_the_last_that_came():
     assert learning.method.buffer.images[3:].equal(batch.plain[3:5])
 
 
-@pytest.mark.parametrize("quirks", [[], ["misplaced-soif-weight"]])
-def test_surviving_new_samples_take_the_slots_of_deleted_ones(monkeypatch, quirks):
-    learning = Learning("soif", buffer_size=16, quirks=quirks)
+def test_the_default_weighting_is_that_of_the_published_numbers():
+    assert SOIFOptions().weighting == "released"
+
+
+@pytest.mark.parametrize("weighting", get_args(Weighting))
+def test_surviving_new_samples_take_the_slots_of_deleted_ones(monkeypatch, weighting):
+    learning = Learning("soif", buffer_size=16, options={"weighting": weighting})
     learning.run(0, 1, 2)
     method, batch = learning.method, learning.batch()
     images, calls = method.buffer.images.clone(), []
@@ -49,7 +57,7 @@ def test_surviving_new_samples_take_the_slots_of_deleted_ones(monkeypatch, quirk
     monkeypatch.setattr(soif_module, "select_rows", recorded)
     learning.step()
     ((chosen, (kernel, labels), options),) = calls
-    assert options["misplaced"] == bool(quirks)
+    assert options["weighting"] == weighting
     assert (options["seen"], options["batch"], options["stored_count"]) == (16, 8, 16)
     assert kernel.shape == (24, 24)
     assert labels[:8].equal(batch.labels)

@@ -172,3 +172,39 @@ def test_every_width_is_trained_at_every_side(width):
 @pytest.mark.parametrize("threads", THREADS)
 def test_shortcuts_of_any_width(threads):
     survives(SHORTCUT, [(i, side, batch, threads) for i in range(1, 20) for side in (4, 9, 28, 64) for batch in (1, 7)])
+
+
+STEM = """
+import json, sys, torch
+import torch.nn.functional as F
+
+def gradients(images, weight):
+    leaves = [images.requires_grad_(), weight.requires_grad_()]
+    return torch.autograd.grad(F.conv2d(*leaves, stride=2, padding=3).square().sum(), leaves)
+
+for channels, width, side, batch, threads in json.loads(sys.argv[1]):
+    print(f"channels {channels}, width {width}, side {side}, batch {batch}, threads {threads}", flush=True)
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    images, weight = torch.randn(batch, channels, side, side), torch.randn(width, channels, 7, 7)
+    exact = gradients(images.double(), weight.double())
+    for layout in (torch.channels_last, torch.contiguous_format):
+        for _ in range(2):
+            found = gradients(*(t.clone(memory_format=layout) for t in (images, weight)))
+            for a, b in zip(found, exact):
+                assert (a - b).abs().max() <= 1e-4 * b.abs().max(), "wrong gradient"
+print("end")
+"""
+
+
+def test_the_strided_7x7_stem_is_not_affected():
+    """It has one or three input channels, fewer than any vector register holds."""
+    few = [(3, 8, 64, 7, 1), (1, 8, 64, 2, 2), (3, 12, 32, 7, 3), (1, 16, 84, 2, 1), (3, 64, 64, 1, 2)]
+    survives(STEM, few)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("channels", CHANNELS)
+def test_the_strided_7x7_stem_at_many_sizes(channels):
+    sides = [side for side in SIDES if side <= 96]
+    survives(STEM, [(channels, w, s, b, t) for w in WIDTHS for s in sides for b in (1, 7) for t in (1, 3)])

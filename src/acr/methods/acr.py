@@ -11,8 +11,8 @@ Algorithm 1 of the paper. The step numbers are this file's own, in the order in 
          2  m¹ ← a random batch of the memory, if the memory is not empty
          3  x² ← A(x¹), m² ← A(m¹), where A is a random augmentation
          4  z ← f([x¹, x², m¹, m²]), the embeddings
-         5  L ← the proxy-based contrastive loss of z
-         6  Γ_e ← softmax(s(x))_y for each sample of the batch, in the first E epochs of the task
+         5  Γ_e ← softmax(s(x))_y for each sample of the batch, in the first E epochs of the task
+         6  L ← the proxy-based contrastive loss of z
          7  θ ← θ − η ∇L
     at the end of task t:
          8  share the B places of the memory evenly over the t tasks, then over the classes of each task
@@ -22,10 +22,11 @@ Algorithm 1 of the paper. The step numbers are this file's own, in the order in 
 
 Steps 1 to 7 are ``ACR.observe`` below; steps 8 to 11 are ``Balanced.end_task`` in ``acr.memory.policies``.
 
-Where the paper's text and its released program differ and neither is wrong, an option chooses: ``denominator``,
-``passes``, ``confidence_from``, ``first_view``, ``second_view``. The defaults are the program's, which produced the
-printed numbers. One thing differs from the program unless ``--protocol published`` asks for it: the second view is made
-from the image, not from bytes that wrapped around.
+Where the paper's text and its released program differ, an option chooses, and ``--variant paper-text`` or ``--variant
+released`` sets all of them at once. The defaults are the program's except for the passes: the text sends current and
+memory images through the network together, the program one after the other, and together is better by several points
+wherever it was measured (``docs/methods/acr.md``). ``--protocol published`` brings the program's separate passes back
+(the quirk ``separate-passes``), and its second views, made from bytes that wrapped around (``wrapped-views``).
 
 Measure it: ``acr run --method acr --dataset split-cifar100``
 """
@@ -36,33 +37,82 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import torch
+from pydantic import model_validator
 from torch import Tensor
 
-from acr.config import MethodOptions
+from acr.config import MethodOptions, RunConfig
 from acr.data.views import join
 from acr.losses import proxy_contrastive_loss
 from acr.methods.bases import PolicyName, ReplayMethod, ReplayOptions, SecondView, SecondViewDraws
 from acr.methods.method import Batch, Context
 from acr.networks import Network, ProxyHead
+from acr.protocols import Protocol
+
+Variant = Literal["paper-text", "released"]
+VARIANTS: Mapping[Variant, Mapping[str, str]] = {
+    "paper-text": {
+        "denominator": "set",
+        "passes": "joint",
+        "confidence_from": "training-view",
+        "first_view": "plain",
+        "second_view": "crop-flip",
+    },
+    "released": {
+        "denominator": "counted",
+        "passes": "separate",
+        "confidence_from": "plain-view",
+        "first_view": "crop-flip",
+        "second_view": "strong",
+    },
+}
+"""What the paper's text says and what its released program does, where the two differ."""
 
 
-class ACROptions(ReplayOptions):
-    """Options of ACR."""
+class ProxyOptions(ReplayOptions):
+    """Options of a method that takes ACR's steps."""
 
-    policy: PolicyName = "challenging"
-    """Which samples the memory keeps."""
+    sources: ClassVar[Mapping[str, str]] = {
+        "temperature": "the paper and its released program",
+        "denominator": "the released program; the text says set",
+        "passes": "the paper's text, and measured: docs/methods/acr.md",
+        "confidence_from": "the released program; the text says training-view",
+        "first_view": "the released program; the text says plain",
+        "second_view": "the released program; the text says crop-flip",
+    }
+
     temperature: float = 0.09
     """Temperature τ of the loss and of the scores."""
     denominator: Literal["counted", "set"] = "counted"
     """Whether a class counts in the loss as often as it occurs in the batch, or once."""
-    passes: Literal["separate", "joint"] = "separate"
-    """Whether current and memory images pass through the network separately, or together with one batch norm."""
+    passes: Literal["joint", "separate"] | None = None
+    """Whether current and memory images pass through the network together, or one after the other; together by default,
+    and separately under the quirk separate-passes."""
     confidence_from: Literal["plain-view", "training-view"] = "plain-view"
     """Take confidence from an extra pass over the plain images, or from the training pass over the first view."""
     first_view: Literal["crop-flip", "plain"] = "crop-flip"
     """First view of a current image."""
     second_view: SecondView = "strong"
     """Second view of every image: resized crop with colour jitter, crop (and flip), or none."""
+
+
+class ACROptions(ProxyOptions):
+    """Options of ACR."""
+
+    sources: ClassVar[Mapping[str, str]] = {"policy": "the paper", "variant": "no preset"}
+
+    policy: PolicyName = "challenging"
+    """Which samples the memory keeps."""
+    variant: Variant | None = None
+    """Preset of the five options on which the paper's text and its released program differ; each can still be given."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spell_out(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Replace a preset by its values, so that a config records what was done, whichever way it was asked for."""
+        for name, preset in VARIANTS.items():
+            if values.get("variant") == name:
+                return {**preset, **values, "variant": None}
+        return values
 
 
 class ACR(ReplayMethod):
@@ -72,19 +122,22 @@ class ACR(ReplayMethod):
     label = "ACR"
     summary = "Adaptive Contrastive Replay: proxy loss, boundary samples, exact balance"
     Options: ClassVar[type[MethodOptions]] = ACROptions
-    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        # Not from the paper: on these digits, with two classes per task and a 1x1 map at the end, separate batch norm
-        # statistics for current and memory images cost ACR a tenth of its accuracy. Chosen on held-out images:
-        # results/digits_search.csv.
-        "split-digits": {"passes": "joint"},
-    }
     head = "proxy"
-    options: ACROptions
+    options: ProxyOptions
 
-    def __init__(self, network: Network, options: ACROptions, context: Context) -> None:
+    def __init__(self, network: Network, options: ProxyOptions, context: Context) -> None:
         super().__init__(network, options, context)
         assert isinstance(network.head, ProxyHead)
         network.head.temperature = options.temperature
+        self.passes = passes(options, context.protocol)
+
+    @classmethod
+    def complete_config(cls, config: RunConfig) -> RunConfig:
+        """Record the passes that the protocol implies, beside what every replay method records."""
+        config = super().complete_config(config)
+        assert isinstance(config.options, ProxyOptions)
+        in_force = {"passes": passes(config.options, config.protocol_in_force())}
+        return config.model_copy(update={"options": config.options.model_copy(update=in_force)})
 
     def proxies(self) -> Tensor:
         """One learned vector per class, K x features."""
@@ -112,21 +165,22 @@ class ACR(ReplayMethod):
         # stored images. A batch of b images becomes 2b, or 4b with a replay batch of the same size.
         groups = [self.with_second_view(*group, draws) for group, draws in zip(groups, seconds, strict=True)]
 
-        # Algorithm 1, step 4: the embeddings z, in the order x¹, x², m¹, m². In separate passes batch norm has separate
-        # statistics for current and for memory images; in a joint pass it computes them over both together.
-        if self.options.passes == "separate":
-            embeddings = torch.cat([self.network.features(images) for images, _ in groups])
-        else:
-            embeddings = self.network.features(join(*(images for images, _ in groups)))
-        labels = torch.cat([labels for _, labels in groups])
+        # Algorithm 1, step 4: the embeddings z, in the order x¹, x², m¹, m². In a joint pass batch norm computes its
+        # statistics over current and memory images together; in separate passes each has its own.
+        images, labels = [images for images, _ in groups], torch.cat([labels for _, labels in groups])
+        first_pass, *later_passes = [join(*images)] if self.passes == "joint" else images
+        embeddings = self.network.features(first_pass)
 
-        # Algorithm 1, step 5: L = (1/N) Σ_i [ log Σ_{c: n_c>0} n_c · exp(f̂_i·ŵ_c/τ) − f̂_i·ŵ_{y_i}/τ ], with n_c the
+        # Algorithm 1, step 5: the confidence Γ_e of the current samples in the first E epochs, before the update. With
+        # separate passes it is read between them, as in the released program: batch norm's running averages include
+        # the current images by then, but not yet the memory's.
+        self.record_confidence(batch, self.training_confidence(embeddings, batch))
+        embeddings = torch.cat([embeddings, *map(self.network.features, later_passes)])
+
+        # Algorithm 1, step 6: L = (1/N) Σ_i [ log Σ_{c: n_c>0} n_c · exp(f̂_i·ŵ_c/τ) − f̂_i·ŵ_{y_i}/τ ], with n_c the
         # number of the N embeddings that belong to class c (1 with denominator "set").
         temperature, denominator = self.options.temperature, self.options.denominator
         loss = proxy_contrastive_loss(embeddings, labels, self.proxies(), temperature, denominator)
-
-        # Algorithm 1, step 6: the confidence Γ_e of the current samples in the first E epochs, before the update.
-        self.record_confidence(batch, self.training_confidence(embeddings, batch))
 
         # Algorithm 1, step 7: θ ← θ − η ∇L, encoder and proxies together.
         self.step(loss)
@@ -148,3 +202,8 @@ class ACR(ReplayMethod):
         with torch.no_grad():
             probability = self.network.head(embeddings[: len(batch)]).softmax(1)  # the paper's z[:b]: x¹ comes first
         return probability.gather(1, batch.labels[:, None]).squeeze(1)
+
+
+def passes(options: ProxyOptions, protocol: Protocol) -> Literal["joint", "separate"]:
+    """How current and memory images pass through the network: as the option says, or else as the protocol does it."""
+    return options.passes or ("separate" if "separate-passes" in protocol else "joint")

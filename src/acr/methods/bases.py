@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -31,6 +31,11 @@ else:  # the names are listed once, by the policies' classes; help texts and val
 
 class ReplayOptions(MethodOptions):
     """Options of a method whose memory follows one of the general policies."""
+
+    sources: ClassVar[Mapping[str, str]] = {
+        "policy": "the paper",
+        "confidence_epochs": "the paper (E = 5)",
+    }
 
     policy: PolicyName = "reservoir"
     """Which samples the memory keeps."""
@@ -111,6 +116,24 @@ class MemoryMethod(Method):
         images, labels = self.replay(draws)
         return join(batch.augment(view), images), torch.cat([batch.labels, labels])
 
+    def draw_second_view(self, n: int, kind: SecondView, part: int = 0) -> SecondViewDraws:
+        """Draws of the second view of ``n`` images, on the host; ``part`` gives each call in one step its own."""
+        views, generator = self.context.views, self.context.generator("second-view", part)
+        if kind == "strong":
+            return views.draw_strong((n, *self.context.image_shape), generator)
+        return views.draw_crop_flip(n, generator) if kind == "crop-flip" else None
+
+    def second_view(self, images: Tensor, draws: SecondViewDraws) -> Tensor:
+        """A second view of every image, made from the first by draws that were sent to the device."""
+        if "wrapped-views" in self.context.protocol:
+            return wrapped_view(images, lambda first: self._view(first, draws), self.network.mean, self.network.std)
+        return self._view(images, draws)
+
+    def _view(self, images: Tensor, draws: SecondViewDraws) -> Tensor:
+        assert draws is not None
+        views = self.context.views
+        return views.strong(images, draws) if isinstance(draws, StrongDraws) else views.crop_flip(images, draws)
+
     def memory(self) -> dict[str, Tensor]:
         """The contents of the buffer."""
         columns = {name: self.buffer.column(name) for name in self.buffer.column_names}
@@ -159,24 +182,6 @@ class ReplayMethod(MemoryMethod):
         """Start an empty confidence table for the samples of the task, if the policy needs one."""
         if self.policy.needs_confidence:
             self.confidence = ConfidenceTable(len(task), self.confidence_epochs, self.context.device)
-
-    def draw_second_view(self, n: int, kind: SecondView, part: int = 0) -> SecondViewDraws:
-        """Draws of the second view of ``n`` images, on the host; ``part`` gives each call in one step its own."""
-        views, generator = self.context.views, self.context.generator("second-view", part)
-        if kind == "strong":
-            return views.draw_strong((n, *self.context.image_shape), generator)
-        return views.draw_crop_flip(n, generator) if kind == "crop-flip" else None
-
-    def second_view(self, images: Tensor, draws: SecondViewDraws) -> Tensor:
-        """A second view of every image, made from the first by draws that were sent to the device."""
-        if "wrapped-views" in self.context.protocol:
-            return wrapped_view(images, lambda first: self._view(first, draws), self.network.mean, self.network.std)
-        return self._view(images, draws)
-
-    def _view(self, images: Tensor, draws: SecondViewDraws) -> Tensor:
-        assert draws is not None
-        views = self.context.views
-        return views.strong(images, draws) if isinstance(draws, StrongDraws) else views.crop_flip(images, draws)
 
     def record_confidence(self, batch: Batch, confidence: Tensor | None = None) -> None:
         """Record Γ_e = softmax(s(x))_y of each sample in the first E epochs, if the policy needs it.

@@ -14,8 +14,8 @@ Measure it: ``acr run --method derpp --dataset split-cifar100``
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import ClassVar
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -27,9 +27,22 @@ from acr.memory.policies import Reservoir
 from acr.methods.bases import MemoryMethod
 from acr.methods.method import Batch
 
+TUNED_ALPHA: Mapping[str, Mapping[int, float]] = {
+    "split-cifar10": {0: 0.1, 500: 0.2},
+    "split-cifar100": {0: 0.1},
+    "split-mini-imagenet": {0: 0.2, 5120: 0.1},  # not tuned there: Tiny-ImageNet's
+    "split-tiny-imagenet": {0: 0.2, 5120: 0.1},
+}
+"""α by data set and by the size of the memory from which it holds."""
+
 
 class DERppOptions(MethodOptions):
     """Options of DER++."""
+
+    sources: ClassVar[Mapping[str, str]] = {
+        "alpha": "Mammoth, the authors' own program: CIFAR-100",
+        "beta": "Mammoth, the authors' own program: CIFAR-100",
+    }
 
     alpha: float = Field(0.1, ge=0)
     """Weight of the distance from the stored logits (α)."""
@@ -44,8 +57,17 @@ class DERpp(MemoryMethod):
     label = "DER++"
     summary = "DER++: replay of labels and of the logits stored with them"
     Options: ClassVar[type[MethodOptions]] = DERppOptions
+    settings_source = "Mammoth, the authors' own program: utils/best_args.py"
     options: DERppOptions
     device_columns: ClassVar[Collection[str]] = ("logits",)
+
+    @classmethod
+    def settings_for(cls, dataset: str, buffer_size: int) -> Mapping[str, Any]:
+        """The authors' settings; between the sizes of memory that they tuned for, those of the next smaller one."""
+        if dataset not in TUNED_ALPHA:
+            return {}
+        alpha = TUNED_ALPHA[dataset]
+        return {"learning_rate": 0.03, "alpha": alpha[max(size for size in alpha if size <= buffer_size)], "beta": 0.5}
 
     def buffer_columns(self) -> dict[str, tuple[int, ...]]:
         """The logits at insertion, one per output."""

@@ -28,6 +28,8 @@ from acr.methods.method import Batch
 class EROptions(ReplayOptions):
     """Options of ER."""
 
+    sources: ClassVar[Mapping[str, str]] = {"second_view": "ER's authors"}
+
     second_view: SecondView = "none"
     """Second view of every image, for comparisons with ACR on the same views."""
 

@@ -13,6 +13,9 @@ Measure it: ``acr run --method er-ace --dataset split-cifar100``
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 import torch
 from torch import Tensor
 
@@ -27,6 +30,10 @@ class ERACE(ReplayMethod):
     name = "er-ace"
     label = "ER-ACE"
     summary = "ER-ACE: the current batch is classified among its own classes, replay among all"
+    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        name: {"learning_rate": 0.03} for name in ("split-cifar100", "split-mini-imagenet", "split-tiny-imagenet")
+    }
+    settings_source = "Mammoth: utils/best_args.py has 0.03 for CIFAR-100; the other two were not tuned there"
 
     def observe(self, batch: Batch) -> Tensor:
         """One step on the sum of the two losses, each batch in a pass of its own; returns that sum."""

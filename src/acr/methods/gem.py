@@ -15,6 +15,7 @@ Measure it: ``acr run --method gem --dataset split-cifar100``
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
@@ -33,6 +34,11 @@ LARGEST_PASS = 512
 
 class GEMOptions(MethodOptions):
     """Options of GEM."""
+
+    sources: ClassVar[Mapping[str, str]] = {
+        "margin": "the launcher of the paper's released program",
+        "ridge": "the paper's released program",
+    }
 
     margin: float = Field(0.5, ge=0)
     """Smallest weight of every earlier task's gradient in a corrected step (γ); above 0 it favours the old tasks."""

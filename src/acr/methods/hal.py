@@ -39,6 +39,11 @@ Parameters = dict[str, Tensor]
 class HALOptions(ReplayOptions):
     """Options of HAL."""
 
+    sources: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("anchor_weight", "mean_decay", "embedding_weight", "anchor_steps"),
+        "the launcher of the paper's released program",
+    )
+
     anchor_weight: float = Field(0.1, ge=0)
     """Weight of the anchor term in the loss (λ)."""
     mean_decay: float = Field(0.5, ge=0, lt=1)
@@ -174,7 +179,12 @@ class HAL(ReplayMethod):
             embedding, logits = functional_call(body, {**values, **averages}, (image[None],))
             return embedding[0], logits[0]
 
-        return vmap(alone)(averages, images)
+        try:
+            return vmap(alone, randomness="different")(averages, images)  # dropout draws for each image
+        except RuntimeError:  # a layer that cannot be mapped over networks: the images one after the other
+            each = [{name: value[i] for name, value in averages.items()} for i in range(len(images))]
+            found = [alone(own, image) for own, image in zip(each, images, strict=True)]
+            return torch.stack([embedding for embedding, _ in found]), torch.stack([logits for _, logits in found])
 
     def side_memory_bytes(self) -> int:
         """Bytes of the anchors."""

@@ -5,8 +5,9 @@ lower the loss on stored samples (stability) and on current ones (plasticity). T
 that serves both. It weights the losses of the samples, and its running mean decides which samples are stored and which
 are replaced. Sun, Lyu, Shang, Feng and Wan, "Exploring Example Influence in Continual Learning", NeurIPS 2022.
 
-As in the paper's comparison, a task is first trained without replay; only its last ``replay_epochs`` epochs, and never
-its first one, work as above. The first task has no such phase and fills the memory as a reservoir. Influences come from
+As in the paper's comparison, a task is first trained without replay; only its last ``replay_epochs`` epochs work as
+above: 5 of the paper's 50, and a tenth of any other number. The first task has no such phase, so that its samples are
+chosen by their clusters alone. Influences come from
 a forward-mode derivative along the validation gradient, without a second-order graph. Plain images are stored and
 replayed in a random view; validation images are plain. The released program stores the augmented view and replays it
 unchanged (the quirk ``frozen-replay``), and at the end of a task it inserts random samples in place of the chosen ones
@@ -20,7 +21,7 @@ Measure it: ``acr run --method metasp --dataset split-cifar100``
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -28,10 +29,10 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from acr.config import MethodOptions, Precision
+from acr.config import MethodOptions, Precision, RunConfig
 from acr.data.stream import Task
 from acr.data.views import join
-from acr.memory.policies import Reservoir
+from acr.errors import InputError
 from acr.methods.bases import MemoryMethod
 from acr.methods.maths.influence import influences, kmeans_pick, loss_weights, normalise, pareto_weights
 from acr.methods.method import Batch, Context
@@ -44,8 +45,14 @@ UNKNOWN = 1.0
 class MetaSPOptions(MethodOptions):
     """Options of MetaSP."""
 
-    replay_epochs: int = Field(5, ge=0)
-    """Number of epochs with replay at the end of a task; at most all but the first."""
+    revision: ClassVar[int] = 2
+    """1: a reservoir sample was stored of the first task, and 5 epochs replayed however few there were."""
+    sources: ClassVar[Mapping[str, str]] = {
+        "replay_epochs": "the paper's released program (5 of 50), in proportion to the epochs",
+        "validation_share": "the paper's released program",
+    }
+    replay_epochs: int | None = Field(None, ge=0)
+    """Number of epochs with replay at the end of a task; by default a tenth of all, at least 1 (the paper: 5 of 50)."""
     validation_share: float = Field(0.1, gt=0, le=1)
     """Size of each validation set as a share of the memory."""
 
@@ -67,34 +74,38 @@ class MetaSP(MemoryMethod):
         super().__init__(network, options, context)
         self.frozen = "frozen-replay" in context.protocol
         self.store = _Store(0, context.image_shape, context.device)
-        """The samples of the current task and their influences; empty during the first task."""
+        """The samples of the current task and their influences."""
         self.largest_store = 0
         """Bytes of images in the largest store so far."""
 
+    @classmethod
+    def complete_config(cls, config: RunConfig) -> RunConfig:
+        """Fill in the number of epochs with replay."""
+        options = config.options
+        assert isinstance(options, MetaSPOptions)
+        epochs = replay_epochs(options.replay_epochs, config.epochs)
+        return config.model_copy(update={"options": options.model_copy(update={"replay_epochs": epochs})})
+
     def begin_task(self, task: Task) -> None:
         """Start an empty store for the samples of the task."""
-        self.store = _Store(len(task) if task.index else 0, self.context.image_shape, self.context.device)
+        self.store = _Store(len(task), self.context.image_shape, self.context.device)
         self.largest_store = max(self.largest_store, self.store.images.numel())
 
     def observe(self, batch: Batch) -> Tensor:
         """A plain step, or a weighted one in the last epochs of every task but the first; returns the step's loss."""
         shown = batch.augmented if self.frozen else batch.plain
-        if batch.task and batch.epoch == 0:
+        if batch.epoch == 0:
             self.store.remember(batch.indices, shown, batch.labels)
         if batch.task and batch.epoch >= self.first_replay_epoch and len(self.buffer):
             return self.weighted_step(batch)
         loss = F.cross_entropy(self.network(batch.augmented), batch.labels)
         self.step(loss)
-        if batch.task == 0:
-            unknown = {"influence": torch.full((len(batch),), UNKNOWN), "visits": torch.zeros(len(batch))}
-            draws = self.context.generator("policy")
-            Reservoir().observe(self.buffer, shown, batch.labels_on_host, batch.task, draws, **unknown)
         return loss.detach()
 
     @property
     def first_replay_epoch(self) -> int:
         """The first epoch of a task with replay, counted from 0."""
-        return self.context.epochs - min(self.options.replay_epochs, self.context.epochs - 1)
+        return self.context.epochs - replay_epochs(self.options.replay_epochs, self.context.epochs)
 
     def weighted_step(self, batch: Batch) -> Tensor:
         """One step on current and replayed samples, each weighted by its influence; returns the weighted loss.
@@ -108,8 +119,9 @@ class MetaSP(MemoryMethod):
 
         # V_S: random stored samples. V_P: random samples of the current task.
         size = max(1, int(self.buffer.capacity * self.options.validation_share))
-        known = torch.randperm(len(self.store), generator=self.context.generator("plasticity"))[:size]
-        current = self.store.samples(known)
+        # In the first epoch only those that have arrived are known.
+        known = torch.randperm(self.store.known, generator=self.context.generator("plasticity"))[:size]
+        current = self.store.samples(self.store.order[known.to(self.context.device, non_blocking=True)])
 
         # Virtual step θ'(ε) = θ − η∇(1/M) Σ(1+ε_i)ℓ_i; g_S = ∂ℓ̄(V_S; θ')/∂ε and g_P = ∂ℓ̄(V_P; θ')/∂ε at ε = 0.
         rate = float(self.optimizer.param_groups[0]["lr"])
@@ -135,9 +147,7 @@ class MetaSP(MemoryMethod):
         return self.buffer.images[slots], self.buffer.labels[slots].to(self.context.device)
 
     def end_task(self, task: Task) -> None:
-        """From the second task on, store the chosen samples of the task in place of the least useful stored ones."""
-        if task.index == 0:
-            return
+        """Store the chosen samples of the task: the first fills the memory, later ones replace the least useful."""
         # Add: k-means with R = B // t clusters on the pixels of the task; from each the sample with the smallest g*.
         seed = int(torch.randint(2**31, (), generator=self.context.generator("k-means")))
         number = self.buffer.capacity // (task.index + 1)
@@ -167,7 +177,9 @@ class MetaSP(MemoryMethod):
 
     def state_dict(self) -> dict[str, Any]:
         """As in the base class, with the samples and influences of the current task."""
-        store = {name: value.clone() for name, value in vars(self.store).items()}
+        store = {
+            name: value.clone() if isinstance(value, Tensor) else value for name, value in vars(self.store).items()
+        }
         return {**super().state_dict(), "store": store, "largest_store": self.largest_store}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -176,7 +188,8 @@ class MetaSP(MemoryMethod):
         self.largest_store = state["largest_store"]
         self.store = _Store(0, self.context.image_shape, self.context.device)
         for name, value in state["store"].items():
-            setattr(self.store, name, value.to(self.context.device, copy=True))
+            here = value.to(self.context.device, copy=True) if isinstance(value, Tensor) else value
+            setattr(self.store, name, here)
 
 
 class _Store:
@@ -187,6 +200,10 @@ class _Store:
         self.labels = torch.zeros(size, dtype=torch.int64, device=device)
         self.influence = torch.full((size,), UNKNOWN, device=device)
         self.visits = torch.zeros(size, device=device)
+        self.order = torch.zeros(size, dtype=torch.int64, device=device)
+        """Positions in the task, in the order of arrival."""
+        self.known = 0
+        """Number of samples that have arrived."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -194,6 +211,8 @@ class _Store:
     def remember(self, indices: Tensor, images: Tensor, labels: Tensor) -> None:
         """Keep a batch of the task; ``indices`` are its positions in the task."""
         there = indices.to(self.images.device, non_blocking=True)
+        self.order[self.known : self.known + len(there)] = there
+        self.known += len(there)
         self.images[there] = images.to(self.images.device, non_blocking=True)
         self.labels[there] = labels
 
@@ -201,6 +220,19 @@ class _Store:
         """The images and labels at ``indices``."""
         there = indices.to(self.images.device, non_blocking=True)
         return self.images[there], self.labels[there]
+
+
+def replay_epochs(wanted: int | None, epochs: int) -> int:
+    """Number of epochs of a task with replay: as ``wanted``, or a tenth of the ``epochs``, at least 1.
+
+    >>> [replay_epochs(None, epochs) for epochs in (50, 20, 5, 1)]
+    [5, 2, 1, 1]
+    """
+    if wanted is None:
+        return max(1, round(epochs / 10))
+    if wanted > epochs:
+        raise InputError(f"--replay-epochs {wanted} must not be more than the epochs of a task, {epochs}.")
+    return wanted
 
 
 def _update_mean(mean: Tensor, visits: Tensor, rows: Tensor, values: Tensor) -> None:

@@ -53,6 +53,8 @@ class Method:
     """Whether it is trained on the merged stream: an upper bound, not a continual method."""
     settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Config values by data set, where its authors or the paper used others than the data set's own defaults."""
+    settings_source: ClassVar[str] = "the launcher of the paper's released program"
+    """Where :attr:`settings` come from, for ``acr methods NAME``."""
     precisions: ClassVar[Collection[Precision]] = ("32", "bf16-mixed", "16-mixed")
     """Values of ``--precision`` that it can run with. ``16-mixed`` scales the loss, so that a method that uses
     gradients itself, and not only through :meth:`step`, cannot."""
@@ -90,6 +92,11 @@ class Method:
     def shortened(cls, config: RunConfig) -> tuple[MethodOptions, float]:
         """Options that shorten long work at the end of a task, and by what factor they do: for estimates of time."""
         return config.options, 1.0
+
+    @classmethod
+    def caveat(cls, values: Mapping[str, Any]) -> str:
+        """What reports must say beside the method's name for a run with these config values; usually nothing."""
+        return ""
 
     def make_optimizer(self, network: Network) -> torch.optim.Optimizer:
         """SGD, without momentum and weight decay unless the run sets them; one optimiser for the whole run."""
@@ -150,6 +157,10 @@ class Method:
         """Contents of the replay memory (``images``, ``labels``, ``tasks``, further columns); empty without one."""
         return {}
 
+    def facts(self) -> dict[str, float]:
+        """Figures about itself that belong in a run's summary, by name; what they are counted from is in the state."""
+        return {}
+
     def side_memory_bytes(self) -> int:
         """Bytes kept of past samples outside the memory (anchors, for example), reported separately from the budget."""
         return 0
@@ -167,6 +178,9 @@ REGISTRY: dict[str, str | type[Method]] = {
     "soif": "acr.methods.soif:SOIF",
     "derpp": "acr.methods.derpp:DERpp",
     "er-ace": "acr.methods.er_ace:ERACE",
+    "pcr": "acr.methods.pcr:PCR",
+    "cls-er": "acr.methods.cls_er:CLSER",
+    "scr": "acr.methods.scr:SCR",
     "finetune": "acr.methods.finetune:Finetune",
     "joint": "acr.methods.joint:Joint",
 }

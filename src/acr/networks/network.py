@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from acr.errors import InputError
 from acr.networks.heads import LinearHead, ProxyHead
+
+Head = Literal["linear", "proxy"]
 
 
 class Network(nn.Module):
@@ -30,6 +34,8 @@ class Network(nn.Module):
         """Type in which the encoder computes where that is safe (mixed precision); None: its own."""
         self.layout = torch.contiguous_format
         """Memory layout of the images in the encoder."""
+        self.draws = False
+        """Whether the encoder draws from PyTorch's global generator in training mode, as dropout does."""
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).view(1, -1, 1, 1))
         self.register_buffer("std", torch.tensor(std, dtype=torch.float32).view(1, -1, 1, 1))
 
@@ -56,3 +62,25 @@ class Network(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Scores of all classes, n x K."""
         return self.head(self.features(images))
+
+
+def assemble(
+    encoder: nn.Module,
+    features: int,
+    num_classes: int,
+    head: Head,
+    mean: Sequence[float],
+    std: Sequence[float],
+    temperature: float = 0.09,
+) -> Network:
+    """A network with a newly initialised head on top of an encoder that gives vectors of ``features`` numbers.
+
+    The other arguments are those of :func:`acr.networks.resnet18`.
+    """
+    if num_classes < 1:
+        raise InputError(f"A network must have one class or more; got {num_classes}.")
+    if head not in ("linear", "proxy"):
+        raise InputError(f"The head must be 'linear' or 'proxy'; got {head!r}.")
+    linear = head == "linear"
+    top = LinearHead(features, num_classes) if linear else ProxyHead(features, num_classes, temperature)
+    return Network(encoder, top, mean, std)

@@ -110,17 +110,65 @@ def test_leaves_the_network_as_it_was(make_network, make_batch) -> None:
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in network.modules())
 
 
-def test_refuses_what_it_cannot_take_apart(make_network, make_batch) -> None:
-    images, labels = make_batch(2)
+class Doubled(nn.Linear):
+    """Not what its base class computes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, 2 * self.weight, self.bias)
+
+
+class OnRows(nn.Module):
+    """Lays the positions of all images one below the other, so that rows are not samples."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.permute(0, 2, 3, 1)
+        return self.layer(rows.reshape(-1, x.shape[1])).view(*rows.shape[:3], -1).permute(0, 3, 1, 2)
+
+
+class WithoutCalling(nn.Module):
+    """Uses the weights of a layer that is never called."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.layer.weight)
+
+
+AWKWARD = {
+    "another norm": ("norm", lambda: nn.LayerNorm(3)),
+    "groups": ("conv", lambda: nn.Conv2d(4, 8, 3, 2, 1, groups=2)),
+    "used twice": ("shortcut", None),
+    "a layer of somebody's own": ("head", lambda: Doubled(8, 4)),
+    "spectral norm": ("head", lambda: nn.utils.spectral_norm(nn.Linear(8, 4))),
+    "a linear layer at every position": ("relu", lambda: nn.Linear(3, 3)),
+    "rows that are not samples": ("norm", lambda: OnRows(nn.Linear(8, 8))),
+    "a layer that is not called": ("head", lambda: WithoutCalling(nn.Linear(8, 4, bias=False))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", AWKWARD)
+def test_what_cannot_be_taken_apart_is_taken_one_sample_at_a_time(make_network, make_batch, case) -> None:
+    name, make = AWKWARD[case]
+    torch.manual_seed(0)
     network = make_network()
-    network.norm = nn.LayerNorm(3).double()
-    with pytest.raises(ValueError, match="'norm' \\(LayerNorm\\)"):
-        gradient_similarity(network, images, labels, images, labels)
-    network = make_network()
-    network.conv = nn.Conv2d(4, 8, 3, groups=2).double()
-    with pytest.raises(ValueError, match="'conv'"):
-        gradient_similarity(network, images, labels, images, labels)
-    network = make_network()
-    network.shortcut = network.conv
-    with pytest.raises(ValueError, match="used twice"):
-        gradient_similarity(network, images, labels, images, labels)
+    (images_a, labels_a), (images_b, labels_b) = make_batch(3, 1), make_batch(4, 2)
+    if case == "a linear layer at every position":
+        network.stem_norm = nn.Sequential(network.stem_norm, nn.MaxPool2d(2))
+        network.conv, network.shortcut = nn.Conv2d(4, 8, 3, padding=1).double(), nn.Conv2d(4, 8, 1).double()
+    setattr(network, name, (make() if make else network.conv).double())
+    with pytest.raises(module._NotByLayersError):  # noqa: PT012 - whichever of the two notices it
+        module._refuse_unsupported(network)
+        module._layer_by_layer(network.eval(), images_a, labels_a, images_b, labels_b, module.cross_entropy_each, 1)
+    found = gradient_similarity(network.train(), images_a, labels_a, images_b, labels_b)
+    a, b = loop(network, images_a, labels_a), loop(network, images_b, labels_b)
+    torch.testing.assert_close(found.samples, F.cosine_similarity(a[:, None], b[None], dim=2))
+    torch.testing.assert_close(found.batch, F.cosine_similarity(a.mean(0)[None], b))
+    grouped = gradient_similarity(network, images_a, labels_a, images_b, labels_b, group=2)
+    means = torch.stack([b[:2].mean(0), b[2:].mean(0)])
+    torch.testing.assert_close(grouped.samples, F.cosine_similarity(a[:, None], means[None], dim=2))

@@ -94,3 +94,13 @@ def test_kmeans_with_few_or_equal_samples() -> None:
     assert kmeans_pick(torch.rand(3, 4), torch.rand(3), 5, 0).tolist() == [0, 1, 2]
     assert kmeans_pick(torch.zeros(4, 3, dtype=torch.uint8), torch.tensor([2.0, 1, 1, 3]), 2, 2**62).tolist() == [1]
     assert kmeans_pick(torch.zeros(0, 3), torch.zeros(0), 2, 0).tolist() == []
+
+
+def test_without_forward_mode_derivatives_the_influences_are_the_same(make_network, make_batch, monkeypatch) -> None:
+    def refuses(*_):
+        raise NotImplementedError("no forward-mode derivative")
+
+    given = (make_network(), *make_batch(5, 1), make_batch(4, 2), make_batch(3, 3), 0.1)
+    expected = influences(*given)
+    monkeypatch.setattr("acr.methods.maths.influence.jvp", refuses)
+    torch.testing.assert_close(influences(*given), expected)

@@ -226,12 +226,12 @@ class PlainViews:
 
 
 def test_a_fit_waits_for_nothing(device, monkeypatch) -> None:
-    images = torch.randint(256, (10, 3, 8, 8), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
+    images = torch.randint(256, (12, 3, 8, 8), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
 
     def fitted(where: torch.device) -> tuple[list[Tensor], Counts]:
-        learning = learning_on(where, monkeypatch, "gdumb", options={"fit_epochs": 3, "cutmix": 1.0})
+        learning = learning_on(where, monkeypatch, "gdumb", buffer_size=12, options={"fit_epochs": 3, "cutmix": 1.0})
         method = learning.method
-        method.buffer.append(images, torch.arange(10) % 4, 0)
+        method.buffer.append(images, torch.arange(12) % 4, 0)
         learning.context.views = PlainViews()
         with device.counting() as counts:
             method.fit()

@@ -1,4 +1,4 @@
-"""How GDumb fits a network to its memory: learning rates with warm restarts, and CutMix.
+"""How GDumb fits a network to its memory: learning rates with warm restarts, batches, and CutMix.
 
 * GDumb: Prabhu, Torr and Dokania, "GDumb: a simple approach that questions our progress in continual learning",
   ECCV 2020.
@@ -33,6 +33,21 @@ def learning_rates(epochs: int, max_lr: float = 0.05, min_lr: float = 5e-4) -> l
         phase = (epoch - period) / period
         rates.append(min_lr + (max_lr - min_lr) * (1 + math.cos(math.pi * phase)) / 2)
     return rates
+
+
+def batches(order: Tensor, size: int) -> list[Tensor]:
+    """A permutation in batches of ``size``; a last one of less than half that size joins the one before it.
+
+    Batch norm takes its statistics from the batch. Over a handful of images these are noise, and a step that is made
+    with them at the end of every epoch, with the same learning rate as the others, can undo the epoch.
+
+    >>> [[len(batch) for batch in batches(torch.arange(n), 32)] for n in (100, 48)]
+    [[32, 32, 36], [32, 16]]
+    """
+    parts = list(torch.split(order, size))
+    if len(parts) > 1 and 2 * len(parts[-1]) < size:
+        parts[-2:] = [torch.cat(parts[-2:])]
+    return parts
 
 
 @dataclass(frozen=True)

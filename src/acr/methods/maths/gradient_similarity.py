@@ -8,7 +8,8 @@ that sample's gradient for that layer. With g_i the gradient of sample i and g_i
 
     ⟨g_i, g_j⟩ = Σ_l ⟨g_i^l, g_j^l⟩,   cos(g_i, g_j) = ⟨g_i, g_j⟩/(‖g_i‖‖g_j‖),
 
-so each layer's products are added when the backward pass reaches it, and its gradients are discarded at once.
+so each layer's products are added when the backward pass reaches it, and its gradients are discarded at once. That
+needs to know what a layer computes. A network with layers of other kinds is taken literally.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class GradientSimilarity:
     """Cosines between gradients; 0 if one of the two is zero."""
 
     samples: Tensor
-    """cos(g_i, g_j), Na x Nb: every sample of the first set with every sample of the second."""
+    """cos(g_i, g_j), Na x Nb: every sample of the first set with every sample (or group) of the second."""
     batch: Tensor
-    """cos(g_batch, g_j), Nb values: the gradient of the first set's mean loss with every sample of the second."""
+    """cos(g_batch, g_j), Nb values: the gradient of the first set's mean loss with each of the second."""
 
 
 def cross_entropy_each(logits: Tensor, labels: Tensor) -> Tensor:
@@ -51,40 +52,87 @@ def gradient_similarity(
     images_b: Tensor,
     labels_b: Tensor,
     loss: Loss = cross_entropy_each,
+    group: int = 1,
 ) -> GradientSimilarity:
     """Cosines between gradients of single samples' losses, over all trainable parameters, in evaluation mode.
 
-    The network may consist of convolutions, linear layers, and batch or group norms (each used once per pass), and of
-    anything that has no parameters and keeps samples independent; other layers raise a ValueError. Gradients, buffers
-    and the training mode of the network are not changed. Everything stays on the device, and nothing waits for it.
+    One pass over all samples is enough if the network consists of convolutions, linear layers, and batch or group norms
+    (each used once per pass), and of anything that has no parameters and keeps samples independent. With other layers
+    the gradients are computed one sample at a time, and those of the second set are stored. Gradients, buffers and the
+    training mode of the network are not changed. Everything stays on the device, and nothing waits for it.
 
     Args:
         network: maps images to logits.
         images_a, labels_a: the first set, Na samples.
         images_b, labels_b: the second set, Nb samples.
         loss: maps logits and labels to one loss per sample.
+        group: compare with gradients of the mean loss of this many consecutive samples of the second set (divides Nb).
     """
-    _refuse_unsupported(network)
-    sums = _Sums(len(images_a), len(images_b), labels_a.device)
-    with _evaluation_mode(network), _watched(network, sums) as entries, torch.enable_grad():
+    with _evaluation_mode(network), torch.enable_grad():
+        try:
+            _refuse_unsupported(network)
+            return _layer_by_layer(network, images_a, labels_a, images_b, labels_b, loss, group)
+        except _NotByLayersError:
+            return _sample_by_sample(network, images_a, labels_a, images_b, labels_b, loss, group)
+
+
+class _NotByLayersError(Exception):
+    """The gradients of single samples cannot be told apart layer by layer; the message says at which layer."""
+
+
+def _layer_by_layer(
+    network: nn.Module, images_a: Tensor, labels_a: Tensor, images_b: Tensor, labels_b: Tensor, loss: Loss, group: int
+) -> GradientSimilarity:
+    sums = _Sums(len(images_a), len(images_b), labels_a.device, group)
+    with _watched(network, sums) as entries:
         # The gradient of Σ_i ℓ_i at the output of a layer holds each sample's own gradient in its own row.
         losses = loss(network(torch.cat([images_a, images_b])), torch.cat([labels_a, labels_b]))
         torch.autograd.grad(losses.sum(), entries)
     return sums.cosines()
 
 
+def _sample_by_sample(
+    network: nn.Module, images_a: Tensor, labels_a: Tensor, images_b: Tensor, labels_b: Tensor, loss: Loss, group: int
+) -> GradientSimilarity:
+    """The definition, for layers of any kind: a forward and a backward pass per sample, or group of samples.
+
+    The gradients of the second set are kept, one per sample or group; those of the first are compared and discarded.
+    """
+    parameters = [p for p in network.parameters() if p.requires_grad]
+
+    def gradients(images: Tensor, labels: Tensor, size: int = 1) -> Iterator[Tensor]:
+        for some, their_labels in zip(torch.split(images, size), torch.split(labels, size), strict=True):
+            found = torch.autograd.grad(
+                loss(network(some), their_labels).sum(), parameters, allow_unused=True, materialize_grads=True
+            )
+            yield torch.cat([part.reshape(-1) for part in found])
+
+    stored = torch.stack(list(gradients(images_b, labels_b, group)))
+    inner, squares, total = [], [], torch.zeros_like(stored[0])
+    for gradient in gradients(images_a, labels_a):
+        inner.append(stored @ gradient)
+        squares.append(gradient.square().sum())
+        total += gradient
+    sums = _Sums(len(images_a), len(images_b), labels_a.device, group)
+    sums.add(torch.stack(inner), torch.cat([torch.stack(squares), stored.square().sum(1)]), total.square().sum())
+    return sums.cosines()
+
+
 class _Sums:
     """Inner products of per-sample gradients, summed over layers: ⟨g_i, g_j⟩, ‖g_i‖² and ‖Σ_i g_i‖²."""
 
-    def __init__(self, count_a: int, count_b: int, device: torch.device) -> None:
-        self.count_a, self.count_b = count_a, count_b
-        self._inner = torch.zeros(count_a, count_b, device=device)
-        self._squares = torch.zeros(count_a + count_b, device=device)
+    def __init__(self, count_a: int, count_b: int, device: torch.device, group: int = 1) -> None:
+        self.count_a, self.count_b, self.group = count_a, count_b // group, group
+        self._inner = torch.zeros(count_a, self.count_b, device=device)
+        self._squares = torch.zeros(count_a + self.count_b, device=device)
         self._batch_square = torch.zeros((), device=device)  # of the summed gradient of the first set
 
     def add_rows(self, rows: Tensor) -> None:
         """Add a part of the gradients of all samples, one row per sample: the first set, then the second."""
         a, b = rows[: self.count_a], rows[self.count_a :]
+        if self.group > 1:  # a mean and a sum of gradients have the same direction
+            b = b.reshape(-1, self.group, *b.shape[1:]).sum(1)
+            rows = torch.cat([a, b])
         self.add(a @ b.T, torch.linalg.vector_norm(rows, dim=1).square(), a.sum(0).square().sum())
 
     def add(self, inner: Tensor, squares: Tensor, batch_square: Tensor) -> None:
@@ -110,8 +158,10 @@ def _trains(parameter: Tensor | None) -> bool:
 
 
 def _refuse_unsupported(network: nn.Module) -> None:
+    """Raise an error if a layer computes, or may compute, anything that :func:`_add_layer` does not know."""
     for name, module in network.named_modules():
-        if not any(p.requires_grad for p in module.parameters(recurse=False)):
+        own = {kind for kind, p in module.named_parameters(recurse=False) if p.requires_grad}
+        if not own:
             continue
         reason = None
         if isinstance(module, nn.Conv2d):
@@ -122,9 +172,12 @@ def _refuse_unsupported(network: nn.Module) -> None:
                 reason = "without running averages, batch norm makes samples depend on each other"
         elif not isinstance(module, nn.Linear | nn.GroupNorm):
             reason = "only Conv2d, Linear, BatchNorm2d and GroupNorm layers are supported"
+        # A layer of somebody else's may compute anything from its weights; those of this package are known.
+        if not type(module).__module__.startswith(("torch.nn.modules.", "acr.networks.")) or own - {"weight", "bias"}:
+            reason = reason or "it is not one of PyTorch's own layers"
         if reason:
             where = f"layer {name!r}" if name else "the network itself"
-            raise ValueError(f"No per-sample gradients for {where} ({type(module).__name__}): {reason}.")
+            raise _NotByLayersError(f"{where} ({type(module).__name__}): {reason}")
 
 
 @contextmanager
@@ -156,13 +209,13 @@ def _watched(network: nn.Module, sums: _Sums) -> Iterator[list[Tensor]]:
 
     def after(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
         if module in used:
-            raise ValueError(f"A {type(module).__name__} is used twice in one pass; its gradients cannot be separated.")
+            raise _NotByLayersError(f"a {type(module).__name__} is used twice in one pass")
         used.add(module)
         entering, version = inputs[0].detach(), inputs[0]._version
 
         def arrived(gradient: Tensor) -> None:
             if entering._version != version:
-                raise ValueError(f"The input of a {type(module).__name__} was changed in place after its use.")
+                raise _NotByLayersError(f"the input of a {type(module).__name__} was changed in place after its use")
             with torch.no_grad():
                 _add_layer(module, entering, gradient, sums)
 
@@ -173,6 +226,8 @@ def _watched(network: nn.Module, sums: _Sums) -> Iterator[list[Tensor]]:
     handles += [layer.register_forward_hook(after) for layer in layers]
     try:
         yield entries
+        if len(used) < len(layers):  # its weights may be used without calling it
+            raise _NotByLayersError("a layer was not called")
     finally:
         for handle in handles:
             handle.remove()
@@ -180,6 +235,8 @@ def _watched(network: nn.Module, sums: _Sums) -> Iterator[list[Tensor]]:
 
 def _add_layer(module: nn.Module, entering: Tensor, gradient: Tensor, sums: _Sums) -> None:
     """Add a layer's contribution, given its input (`entering`) and the gradient of the summed loss at its output."""
+    if len(entering) != sums.count_a + sums.count_b:
+        raise _NotByLayersError(f"the rows of the input of a {type(module).__name__} are not the samples")
     if isinstance(module, nn.BatchNorm2d | nn.GroupNorm):
         # y = weight·x̂ + bias per channel: the gradients are Σ_positions of D∘x̂ and of D, with D the gradient at y.
         if _trains(module.weight):
@@ -189,13 +246,14 @@ def _add_layer(module: nn.Module, entering: Tensor, gradient: Tensor, sums: _Sum
         return
     assert isinstance(module, nn.Conv2d | nn.Linear)
     if isinstance(module, nn.Linear) and entering.dim() != 2:
-        raise ValueError(f"The input of a linear layer must be samples x features, not {tuple(entering.shape)}.")
+        raise _NotByLayersError(f"the input of a linear layer is {tuple(entering.shape)}, not samples x features")
     gradient = gradient.flatten(2) if gradient.dim() > 2 else gradient[:, :, None]  # samples x outputs x positions
     if _trains(module.bias):
         sums.add_rows(gradient.sum(2))
     if not _trains(module.weight):
         return
-    if _few_positions(sums.count_a, module.weight[0].numel(), *gradient.shape):
+    # Norms of groups need the products within a group, which `_add_by_position` does not form.
+    if sums.group == 1 and _few_positions(sums.count_a, module.weight[0].numel(), *gradient.shape):
         _add_by_position(_taps(module, entering), gradient, sums)
     else:
         _add_one_by_one(module, entering, gradient, sums)

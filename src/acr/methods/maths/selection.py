@@ -5,7 +5,7 @@ samples followed by the B stored ones, n = b + B. With K their kernel, coefficie
 
     J(α; w) = (1/n) Σ_i w_i CE((Kα)_i, y_i) + λ tr(αᵀKα),      and J₀ is J without the λ term.
 
-α minimises J for the weights ω: 1 for a stored row and b/(samples seen) for a new one. With s = H⁻¹∇J₀(α; ω) and H the
+α minimises J for the weights ω: 1, but less for the rows that a ``Weighting`` names. With s = H⁻¹∇J₀(α; ω) and H the
 Hessian of J, the influence of row i is I_i = −∂/∂w_i ⟨∇J, s⟩. Deleting rows changes the influences that later
 selections will see. The size of that second-order effect is regularised by its derivative,
 I²_i = ∂/∂w_i ‖∇J₀(α; δ) − μ∇²J(α; δ)s‖ with δ = ±(ω − w), the sign being + if Σ(ω − w) > 0. All w start at 1. Rows are
@@ -23,10 +23,16 @@ A deletion adds one outer product to K((ω − w)∘q) and one to K times that, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+Weighting = Literal["released", "share", "equal", "batch-share"]
+"""Which rows the kernel machine's fit weights by less than 1, with N the samples seen: the last b stored ones by b/N
+(``released``), the new ones by B/N, their fair share of the stream (``share``), or by b/N (``batch-share``), or none
+(``equal``)."""
 
 _RESTARTS = 5
 _LOST = 10.0  # an objective above this has diverged: a uniform prediction costs log(classes)
@@ -58,7 +64,7 @@ def select_rows(
     mu: float = 0.5,
     nu: float = 0.01,
     ridge: float = 1e-3,
-    misplaced: bool = False,
+    weighting: Weighting = "released",
 ) -> Selection:
     """Choose B of b + B samples. The rows are the new samples followed by the stored ones.
 
@@ -77,7 +83,7 @@ def select_rows(
         mu: weight μ of the curvature in the second-order term.
         nu: weight ν of the second-order term.
         ridge: regularisation λ of the kernel machine.
-        misplaced: put the weight of the new rows on the last b stored rows instead, as the released program does.
+        weighting: which rows the fit weights by less than 1.
     """
     rows = batch + stored_count
     if kernel.shape != (rows, rows) or labels.shape != (rows,):
@@ -87,7 +93,7 @@ def select_rows(
         )
     kernel, labels = kernel.cpu(), labels.cpu()
     # ω, and the α that minimises J(α; ω).
-    weights = row_weights(stored_count, batch, seen, misplaced).to(kernel)
+    weights = row_weights(stored_count, batch, seen, weighting).to(kernel)
     alpha = fit(kernel, labels, weights, num_classes, generator, ridge)
     machine = KernelMachine(kernel, labels, alpha, ridge)
     # s = H⁻¹∇J₀(α; ω)
@@ -96,14 +102,20 @@ def select_rows(
     return _selection(deleted, stored_count, batch)
 
 
-def row_weights(stored_count: int, batch: int, seen: int, misplaced: bool = False) -> Tensor:
-    """ω, one weight per row: 1 for a stored row, b/seen for a new one (``misplaced``: for the last b rows instead)."""
+def row_weights(stored_count: int, batch: int, seen: int, weighting: Weighting = "released") -> Tensor:
+    """ω, one weight per row: b new rows followed by B stored ones, of a stream of which ``seen`` samples came before.
+
+    >>> row_weights(4, 2, 8).tolist(), row_weights(4, 2, 8, "share").tolist()
+    ([1.0, 1.0, 1.0, 1.0, 0.25, 0.25], [0.5, 0.5, 1.0, 1.0, 1.0, 1.0])
+    """
     weights = torch.ones(batch + stored_count, dtype=torch.float64)
-    share = batch / max(seen, 1)
-    if misplaced:
-        weights[stored_count:] = share
-    else:
-        weights[:batch] = share
+    seen = max(seen, 1)
+    if weighting == "released":
+        weights[stored_count:] = batch / seen  # of n = b + B rows, those from the B-th on
+    elif weighting == "share":
+        weights[:batch] = min(1.0, stored_count / seen)
+    elif weighting == "batch-share":
+        weights[:batch] = batch / seen
     return weights
 
 
