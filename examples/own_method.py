@@ -45,5 +45,7 @@ if __name__ == "__main__":
 
     print(check_method(GentleReplay))
     with tempfile.TemporaryDirectory() as out:
-        run = acr.run(method="gentle-replay", dataset="split-digits", epochs=1, width=4, out=out, replay_weight=0.3)
-        print(f"average accuracy on split-digits after one epoch per task: {run.summary()['acc']:.2f}")
+        run = acr.run("gentle-replay", out=out, epochs=5, ood_every="never", replay_weight=0.3)
+        accuracy = run.summary()["acc"]
+    print(f"accuracy on ten digits learned two at a time, with 50 images remembered: {accuracy:.0%}")
+    print("Without a memory it is about 20 %: only the last two digits are known.")

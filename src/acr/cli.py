@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from cyclopts import App, CycloptsError
 
 from acr._version import __version__
-from acr.errors import AcrError, complain
+from acr.commands.complaints import in_words
+from acr.console import accept_any_terminal
+from acr.errors import AcrError, complain, in_the_way, printable
+from acr.storage.signals import end_on_sigterm
 from acr.storage.workers import wait_passively
 
 COMMANDS = {
@@ -32,20 +37,50 @@ COMMANDS = {
     "doctor": ("acr.commands.info:doctor", "Show versions, devices, threads and disk space, and what is missing."),
 }
 
+EXAMPLES = {
+    "acr": ("acr demo", "acr run --method er", "acr run --help"),
+    "demo": ("acr demo", "acr demo --seed 1"),
+    "run": (
+        "acr run --method er --seed 1",
+        "acr run --dataset folder:my-photos --width 16 --epochs 10",
+        "acr run --config runs/NAME/config.yaml --seed 2",
+    ),
+    "resume": ("acr resume runs/NAME",),
+    "sweep": ("acr sweep recipe.yaml --dry-run", "acr sweep recipe.yaml --jobs 4"),
+    "reproduce": ("acr reproduce acc --dry-run", "acr reproduce acc --scale reduced"),
+    "compare": ("acr compare runs/NAME runs/OTHER",),
+    "report": ("acr report runs -o report.html", "acr report runs --csv tables"),
+    "dashboard": ("acr dashboard runs",),
+    "data list": ("acr data list", "acr data list split-mini-imagenet"),
+    "data show": ("acr data show folder:my-photos -o photos.png",),
+    "shift show": ("acr shift show split-digits", "acr shift show split-digits --ood-corruptions fog,snow"),
+}
+"""What one may type, by command; shown at the end of its help."""
+DEBUG = "Every command takes --debug, which shows where in the source code an error came from."
+
+
+def epilogue(command: str) -> str:
+    """The end of the help of a command: examples, and the flag that all commands have."""
+    examples = EXAMPLES.get(command, ())
+    return "\n".join([*(["Examples:"] if examples else []), *(f"  {line}" for line in examples), DEBUG])
+
+
 app = App(
     name="acr",
     version=__version__,
     help="Adaptive Contrastive Replay: learn new classes without forgetting the old ones, measured under shift.",
     help_format="plaintext",
+    help_epilogue=epilogue("acr"),
 )
 for _name, (_path, _help) in COMMANDS.items():
-    app.command(_path, name=_name, help=_help)
+    app.command(_path, name=_name, help=_help, help_epilogue=epilogue(_name))
+app.register_install_completion_command(help="Let the shell complete commands and flags (bash, zsh, fish).")
 
 GROUPS = {
     "data": (
         "List, download, check and view data sets.",
         {
-            "list": ("acr.commands.data:list_datasets", "List the data sets, their locations and defaults."),
+            "list": ("acr.commands.data:list_datasets", "List the data sets, or describe one of them."),
             "fetch": ("acr.commands.data:fetch", "Download a data set from its publisher, or explain how to get it."),
             "check": ("acr.commands.data:check", "Check classes, sizes, statistics, duplicates and files."),
             "show": ("acr.commands.data:show", "Draw a sheet of images from a data set."),
@@ -61,51 +96,69 @@ GROUPS = {
     ),
 }
 for _name, (_help, _commands) in GROUPS.items():
-    _group = App(name=_name, help=_help, help_format="plaintext")
+    _group = App(name=_name, help=_help, help_format="plaintext", help_epilogue=epilogue(_name))
     for _command, (_path, _text) in _commands.items():
-        _group.command(_path, name=_command, help=_text)
+        _group.command(_path, name=_command, help=_text, help_epilogue=epilogue(f"{_name} {_command}"))
     app.command(_group)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command. Exit codes: 0 done, 1 failed, 2 bad input, 130/143 interrupted."""
     wait_passively()
+    accept_any_terminal()
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
-    format_before = warnings.formatwarning
-    if not debug:
-        warnings.formatwarning = plain_warning
-    try:
-        app(words, exit_on_error=False, print_error=False, result_action="return_value")
-    except CycloptsError as error:
-        if debug:
-            raise
-        complain(str(error), 2)
-    except AcrError as error:
-        if debug:
-            raise
-        complain(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        complain("Interrupted.", 130)
-    except BrokenPipeError:  # whatever read our output has closed it, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(0) from None
-    except MemoryError:
-        complain("Out of memory. Try a smaller --width, --batch-size or --buffer-size.", 1)
-    except Exception as error:
-        if debug:
-            raise
-        complain(f"Unexpected {type(error).__name__}: {error}\nThis is a bug in acr; add --debug to see where.", 1)
-    finally:
-        warnings.formatwarning = format_before
+    with warnings.catch_warnings(), end_on_sigterm():
+        if not debug:
+            warnings.formatwarning = plain_warning
+            warnings_are_words()
+        try:
+            app(words, exit_on_error=False, print_error=False, result_action="return_value")
+        except KeyboardInterrupt:
+            complain("Interrupted.", 130)
+        except BrokenPipeError:  # whatever read our output has closed it, as `head` does
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(0) from None
+        except Exception as error:
+            if debug:
+                raise
+            complain(*explanation(error))
+        finally:
+            warnings.formatwarning = FORMAT_WARNING
+
+
+def explanation(error: Exception) -> tuple[str, int]:
+    """What to say of an error, and the exit code."""
+    if isinstance(error, CycloptsError):
+        return shortened_words(in_words(error)), 2
+    known = error if isinstance(error, AcrError) else in_the_way(error)
+    if known is not None:
+        return str(known), known.exit_code
+    return f"Unexpected {type(error).__name__}: {error}\nThis is a bug in acr; add --debug to see where.", 1
+
+
+def shortened_words(text: str) -> str:
+    """A message with words of at most a hundred characters: a mistyped value may be a whole file."""
+    return re.sub(r"\S{101,}", lambda match: match[0][:99] + "…", text)
+
+
+def warnings_are_words() -> None:
+    """Let no warning end a command, also with ``PYTHONWARNINGS=error``; --debug leaves the user's filters in place."""
+    filters: Any = warnings.filters
+    filters[:] = [one for one in filters if one[0] != "error"]
+    os.environ.pop("PYTHONWARNINGS", None)  # for the processes that this one starts
 
 
 def plain_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     """A warning as one sentence, without its location in the source code."""
-    return f"acr: warning: {message}\n"
+    return f"acr: warning: {printable(str(message))}\n"
+
+
+FORMAT_WARNING = warnings.formatwarning
+"""Python's own way to show a warning."""
 
 
 if __name__ == "__main__":

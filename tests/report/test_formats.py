@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from acr.report.formats import print_table, to_csv, to_markdown
+from acr.report.formats import legend, mean_and_interval, print_table, to_csv, to_markdown
 from acr.report.latex import document, table_environments
 from acr.report.tables import Cell, ResultTable
 
@@ -25,8 +25,8 @@ def small_table():
 def test_markdown_csv_and_terminal_say_the_same(capsys):
     table = small_table()
     markdown = to_markdown(table)
-    assert "| ACR | **30.50 ±6.35** |" in markdown
-    assert "| ER | <u>21.00 ±12.71</u> |" in markdown
+    assert "| ACR | **30.50 (30.00, 31.00)** |" in markdown
+    assert "| ER | <u>21.00 (20.00, 22.00)</u> |" in markdown
     assert "| A_B | missing |" in markdown
     assert "25.00 (-4.00)" in markdown
     assert "30.00 (missing)" in markdown
@@ -41,14 +41,41 @@ def test_markdown_csv_and_terminal_say_the_same(capsys):
         console = Console(width=width, highlight=False, record=True, file=io.StringIO())
         print_table(table, console)
         text = console.export_text()
-        assert "30.50 ±6.35" in text
+        assert "30.50 (30.00, 31.00)" in text
         assert "missing" in text
         assert "1 of 3 cells are missing" in " ".join(text.split())
 
 
+def test_two_seeds_have_their_values_and_three_an_interval():
+    table = ResultTable("t", "A", [("g", "one"), ("g", "two"), ("g", "three")], [("", "x")])
+    for row, values in enumerate(([70.0], [72.0, 92.0], [1.0, 2.0, 3.0])):
+        table.cells[row, 0] = Cell(dict(enumerate(values)))
+    words = [mean_and_interval(table, table.cells[row, 0]) for row in range(3)]
+    half = stats.t.ppf(0.975, 2) * 1.0 / 3**0.5
+    assert words == ["70.00", "82.00 (72.00, 92.00)", f"2.00 ±{half:.2f}"]
+    assert "±" not in legend(small_table())[0]  # two seeds everywhere
+    assert "in brackets the values of two seeds" in legend(small_table())[0]
+
+
+def test_no_number_is_cut_however_narrow_the_terminal():
+    columns = [(f"data set {g}", f"B = {b}") for g in range(2) for b in (200, 500, 2000)]
+    table = ResultTable("t", "A", [("g", "ACR"), ("g", "ER")], columns)
+    for row in range(2):
+        for column in range(6):
+            table.cells[row, column] = Cell({0: 10.0 + row + column, 1: 11.5 + row + column, 2: 12.25 + row})
+    for width in (200, 80, 40, 24):
+        console = Console(width=width, highlight=False, record=True, file=io.StringIO())
+        print_table(table, console)
+        text = console.export_text()
+        assert "…" not in text
+        for cell in table.cells.values():
+            assert mean_and_interval(table, cell) in text
+        assert max(map(len, text.splitlines())) <= width
+
+
 def test_latex_marks_and_escapes():
     text = table_environments(small_table())
-    assert r"ACR & \textbf{30.50}\,{\scriptsize$\pm$6.35} &" in text
+    assert r"ACR & \textbf{30.50}\,{\scriptsize(30.00, 31.00)} &" in text
     assert r"ER & \underline{21.00}" in text
     assert r"A\_B & missing" in text
     assert r"\multicolumn{2}{c}{Split \& more}" in text

@@ -40,12 +40,27 @@ def test_variants_of_a_method_are_not_averaged_and_say_how_they_differ(tmp_path)
     assert [g.label for g in gathered.groups] == ["ACR, policy challenging", "ACR, policy hard"]
 
 
+def test_a_short_fit_of_gdumb_is_part_of_its_label(tmp_path):
+    make_run(tmp_path, "gdumb", 0)
+    config = next(tmp_path.glob("*/config.yaml"))
+    config.write_text(config.read_text() + "revision: 2\nfit_epochs: 30\n")
+    assert [g.label for g in gather(find_runs(tmp_path)).groups] == ["GDumb, fit epochs 30"]
+
+
+def test_a_method_that_changed_is_not_averaged_with_what_it_was(tmp_path):
+    for revision in (1, 2):
+        folder = make_run(tmp_path / str(revision), "er", revision)
+        with open(folder / "config.yaml", "a") as file:
+            file.write(f"revision: {revision}\n")
+    assert [g.label for g in gather(find_runs(tmp_path)).groups] == ["ER, revision 1", "ER, revision 2"]
+
+
 def test_the_same_run_twice_counts_once(tmp_path):
     make_run(tmp_path, "er", 0, name="one")
     make_run(tmp_path, "er", 0, name="two")
     gathered = gather(find_runs(tmp_path))
     assert len(gathered.runs) == 1
-    assert gathered.problems[0].state == "repeated"
+    assert gathered.problems[0].state == "superseded"
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_report_and_latex_table_show_it(gentle, tmp_path):
     gathered = gather(find_runs(tmp_path / "runs"))
     assert [group.label for group in gathered.comparisons[0].groups] == ["ACR", "Gentle & Co", "Fine-tuning"]
     page = render(gathered)
-    swatch = re.search(r'background:(#\w{6})" aria-hidden="true"></span>Gentle &amp; Co</th>', page)
+    swatch = re.search(r'background:(#\w{6})" aria-hidden="true"></span>Gentle &amp; Co<', page)
     assert swatch is not None
     assert swatch[1] == method_look("gentle").color
     main(["report", str(tmp_path / "runs"), "-o", str(tmp_path / "page.html"), "--latex", str(tmp_path / "tex")])

@@ -42,6 +42,7 @@ def test_reproduce_command_on_finished_runs_has_nothing_to_do(tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*its images cannot be compared")  # made-up runs of data sets that are not here
 @pytest.mark.skipif(
     shutil.which("pdflatex") is None, reason="pdflatex is not there: apt install texlive-latex-recommended"
 )

@@ -2,37 +2,72 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from acr.commands.shared import DataCache, DataRoot, Dataset, Quiet, Sheet
+from acr.console import say
 from acr.data import listing
 from acr.errors import InputError
+from acr.report.screen import screen
+
+PIPED = 200
+"""Columns of output that is not a terminal."""
 
 
-def list_datasets(*, data_root: DataRoot = None, data_cache: DataCache = None) -> None:
-    """List the data sets, where they were found, and their defaults."""
+def list_datasets(
+    name: Annotated[str | None, Parameter(help="A data set to describe; by default all are listed.")] = None,
+    /,
+    *,
+    data_root: DataRoot = None,
+    data_cache: DataCache = None,
+) -> None:
+    """List the data sets and where they were found; or describe one, with its defaults and how to get it."""
+    if name is not None:
+        return describe(name, data_root, data_cache)
     table = Table(box=None, pad_edge=False)
-    for head in ("name", "what it is", "classes", "tasks", "epochs", "width", "rate", "shift", "found"):
-        table.add_column(head, overflow="fold")
+    for head in ("name", "what it is", "found"):
+        table.add_column(head, overflow="fold", no_wrap=head == "name")
     for row in listing.list_datasets(data_root, data_cache):
-        where = "embedded" if row.present and row.where is None else str(row.where or "")
-        found = where if row.present else ("given by its path" if row.present is None else f"no: {row.next_step}")
-        numbers = [str(value or "–") for value in (row.classes, row.tasks, row.epochs, row.width)]
-        cells = [row.name, row.title, *numbers, f"{row.learning_rate:g}", row.shift, found]
-        table.add_row(*map(escape, cells))
-    console = Console(highlight=False)
-    (console if console.is_terminal else Console(highlight=False, width=200)).print(table)
+        where = "embedded" if row.where is None else str(row.where)
+        found = where if row.present else ("by its path" if row.present is None else "not here")
+        table.add_row(*map(escape, (row.name, row.title, found)))
+    screen(PIPED).print(table)
+    say("\nDefaults of one, and how to get it: acr data list NAME")
+
+
+def describe(name: str, data_root: Path | None, data_cache: Path | None) -> None:
+    """Print what is known about a data set: its size, the defaults of its runs, where it is, or how to get it."""
+    row = listing.describe(name, data_root, data_cache)
+    where = "embedded" if row.where is None else str(row.where)
+    facts = {
+        "what it is": row.title,
+        "classes": row.classes or "–",
+        "tasks": row.tasks or "as many as give two classes per task",
+        "epochs": row.epochs,
+        "width": row.width,
+        "learning rate": f"{row.learning_rate:g}",
+        "buffer size": row.buffer_size,
+        "shift": row.shift,
+        "found": where if row.present else ("given by its path" if row.present is None else "not here"),
+        "how to get it": row.next_step,
+    }
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for fact, value in facts.items():
+        if value:
+            table.add_row(fact, escape(str(value)))
+    screen(PIPED).print(table)
 
 
 def fetch(
     name: Dataset,
+    /,
     *,
     data_root: Annotated[
         Path | None, Parameter(help="Folder to download into; by default ACR_DATA, or else the cache.")
@@ -43,11 +78,12 @@ def fetch(
     """Download a data set from its publisher, or explain how to get it."""
     from acr.data.loading import fetch as download
 
-    print(f"{name} is stored in {download(name, data_root, data_cache=data_cache, quiet=quiet)}")
+    say(f"{name} is stored in {download(name, data_root, data_cache=data_cache, quiet=quiet)}")
 
 
 def check(
     name: Dataset,
+    /,
     *,
     data_root: DataRoot = None,
     data_cache: DataCache = None,
@@ -59,17 +95,18 @@ def check(
 
     report = look(name, data_root=data_root, data_cache=data_cache, image_size=image_size, quiet=quiet)
     for fact, value in report.facts.items():
-        print(f"{fact}: {value}")
+        say(f"{fact}: {value}")
     for kind, lines in (("warning", report.warnings), ("error", report.errors)):
         for line in lines:
-            print(f"{kind}: {line}", file=sys.stderr)
+            say(f"{kind}: {line}", error=True)
     if not report.ok:
         raise InputError(f"{name} has {len(report.errors)} error(s), listed above.")
-    print(f"{name} can be used." + (f" {len(report.warnings)} warning(s)." if report.warnings else ""))
+    say(f"{name} can be used." + (f" {len(report.warnings)} warning(s)." if report.warnings else ""))
 
 
 def show(
     name: Dataset,
+    /,
     *,
     output: Sheet = Path("sheet.png"),
     by: Annotated[
@@ -111,4 +148,4 @@ def save_picture(picture: object, path: Path) -> None:
         raise InputError(f"Cannot write {path}: the file name must end in .png, .jpg or .webp.") from None
     except OSError as error:
         raise InputError(f"Cannot write {path}: {error.strerror}.") from None
-    print(f"Look at it: {path}")
+    say(f"Look at it: {path}")

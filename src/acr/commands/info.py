@@ -10,22 +10,36 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from acr.console import Console, say
+
 EXTRAS = {
-    "ray": ("sweeps over several machines", "cluster"),
-    "nicegui": ("the live dashboard", "dashboard"),
-    "tensorboard": ("--tensorboard", "tensorboard"),
-    "wandb": ("--wandb", "wandb"),
+    "ray": "sweeps over several machines",
+    "nicegui": "the live dashboard",
+    "tensorboard": "--tensorboard",
+    "wandb": "--wandb",
 }
 
 
-def methods() -> None:
-    """List the methods with their options."""
+def methods(name: str | None = None, /, *, dataset: str = "split-cifar100", buffer_size: int | None = None) -> None:
+    """List the methods with their options; with a NAME, the defaults of one method and where each comes from.
+
+    Parameters
+    ----------
+    name
+        A method; without it, all methods are listed.
+    dataset
+        The data set whose defaults are shown.
+    buffer_size
+        Size of the memory, on which some defaults depend; by default the data set's.
+    """
     from acr.methods.method import method_class, method_names
 
+    if name is not None:
+        describe_method(name, dataset, buffer_size)
+        return
     table = Table(box=None, pad_edge=False)
     for head in ("method", "what it does", "options"):
         table.add_column(head)
@@ -34,6 +48,26 @@ def methods() -> None:
         options = ", ".join(f"--{option.replace('_', '-')}" for option in cls.Options.model_fields)
         table.add_row(name, cls.summary, options or "–")
     Console(highlight=False).print(table)
+
+
+def describe_method(name: str, dataset: str, buffer_size: int | None) -> None:
+    """Print what a method does, and every default that it has on a data set, with its source."""
+    from acr.methods.method import method_class
+    from acr.runs.resolve import defaults_of
+
+    defaults = defaults_of(name, dataset, buffer_size)
+    cls = method_class(name)
+    console = Console(highlight=False)
+    console.print(f"[bold]{escape(cls.summary or name)}[/]")
+    console.print(f"Defaults on {escape(dataset)}:")
+    table = Table(box=None, pad_edge=False)
+    for head in ("flag", "default", "where it comes from"):
+        table.add_column(head, overflow="fold")
+    for default in defaults:
+        shown = "–" if default.value in (None, [], ()) else str(default.value)
+        source = default.source or "its author does not say"
+        table.add_row(f"--{default.name.replace('_', '-')}", escape(shown), escape(source))
+    console.print(table)
 
 
 def doctor() -> None:
@@ -56,10 +90,10 @@ def doctor() -> None:
         ("can write here", "yes" if os.access(Path.cwd(), os.W_OK) else "no: choose a folder with --out"),
         ("ACR_DATA", os.environ.get("ACR_DATA", "not set (a folder that holds data sets, besides the cache)")),
     ]
-    for module, (purpose, extra) in EXTRAS.items():
+    for module, purpose in EXTRAS.items():
         there = find_spec(module) is not None
         found = version(module) if there else f"not installed; needed for {purpose}: "
-        rows.append((module, found if there else f"{found}pip install 'adaptive-contrastive-replay[{extra}]'"))
+        rows.append((module, found if there else f"{found}pip install {module}"))
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
@@ -69,4 +103,4 @@ def doctor() -> None:
     # A broken installation should fail here, not in the middle of a run.
     import_module("acr.methods.acr")
     _ = torch.ones(2, 2) @ torch.ones(2, 2)
-    print("Everything that acr needs is installed.")
+    say("Everything that acr needs is installed.")

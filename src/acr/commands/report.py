@@ -7,7 +7,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from acr.errors import InputError
+from acr.commands.shared import whole
+from acr.console import say
+from acr.errors import InputError, command
 from acr.runs.run import find_runs, load_run
 
 
@@ -22,18 +24,18 @@ def report(
     ] = None,
 ) -> None:
     """Show runs on one self-contained page: who wins, what is forgotten, what the memory holds, and the cost."""
-    from acr.report.groups import gather
-    from acr.report.page.render import render
+    from acr.report.page.render import render_all
     from acr.storage import files
 
     if not runs:
         raise InputError("No runs given. Name run folders, or folders that contain runs, for example: acr report runs")
     found = find_runs(*runs)
     if not found:
-        raise InputError(f"There are no runs in {', '.join(map(str, runs))}. Make one with: acr run --out {runs[0]}")
-    gathered = gather(found, None if baseline is None else load_run(baseline))
+        make = command("acr", "run", "--out", runs[0])
+        raise InputError(f"There are no runs in {', '.join(map(str, runs))}. Make one with: {make}")
+    gathered, page = render_all(found, None if baseline is None else load_run(baseline))
     try:
-        files.write_text(output, render(gathered))
+        files.write_text(output, page)
         if csv:
             from acr.report.exports import write_csv
 
@@ -49,16 +51,16 @@ def report(
     except OSError as error:
         raise InputError(f"Cannot write {error.filename or output}: {error.strerror}.") from None
     for problem in gathered.problems:
-        print(f"  not counted: {problem.folder} ({problem.state}: {problem.reason})")
-    print(f"{len(gathered.runs)} runs in {len(gathered.groups)} groups. Look at it: {output.resolve().as_uri()}")
+        say(f"  not counted: {problem.folder} ({problem.state}: {problem.reason})")
+    say(f"{len(gathered.runs)} runs in {len(gathered.groups)} groups. Look at it: {output.resolve().as_uri()}")
     for name, folder in (("CSV files", csv), ("LaTeX tables", latex), ("Figures", figures)):
         if folder:
-            print(f"{name}: {folder}")
+            say(f"{name}: {folder}")
 
 
 def dashboard(
     *runs: Annotated[Path, Parameter(help="Folders of runs to watch; they may still be empty.")],
-    port: Annotated[int, Parameter(help="Port on this machine that the page is served on.")] = 8642,
+    port: Annotated[int, Parameter(converter=whole, help="Port on this machine that the page is served on.")] = 8642,
 ) -> None:
     """Watch runs in progress, in a browser on this machine. Ctrl-C stops the dashboard; the runs continue."""
     if not runs:

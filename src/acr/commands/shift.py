@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from rich.console import Console
-from rich.table import Table
 
 from acr.commands.data import save_picture
 from acr.commands.shared import DataCache, DataRoot, Dataset, Quiet, Sheet
 from acr.config import RunConfig
+from acr.console import say
 from acr.data.loading import load_dataset
+from acr.report.screen import print_columns
 from acr.runs.resolve import make_config
 from acr.shift.severities import CORRUPTIONS, PAPER_CORRUPTIONS, constants_for
 
@@ -25,17 +25,17 @@ Constants = Annotated[
 
 def list_corruptions() -> None:
     """List the corruptions and their constants."""
-    table = Table(box=None, pad_edge=False)
-    for head in ("name", "in the paper", "imagenet-c, severity 1", "cifar-c, severity 1"):
-        table.add_column(head)
+    heads = ("name", "in the\npaper", "imagenet-c,\nseverity 1", "cifar-c,\nseverity 1")
+    rows = []
     for name in CORRUPTIONS:
-        shown = [str(constants_for(name, 1, constants)) for constants in ("imagenet-c", "cifar-c")]
-        table.add_row(name, "yes" if name in PAPER_CORRUPTIONS else "", *shown)
-    Console(highlight=False).print(table)
+        shown = [" ".join(map(str, constants_for(name, 1, table))) for table in ("imagenet-c", "cifar-c")]
+        rows.append([name, "yes" if name in PAPER_CORRUPTIONS else "", *shown])
+    print_columns(heads, rows, names=2)
 
 
 def build(
     name: Dataset,
+    /,
     *,
     ood_corruptions: Corruptions = None,
     ood_severities: Severities = None,
@@ -52,15 +52,16 @@ def build(
     test = load_dataset(config.dataset, config).test
     suite = build_suite(test, name, spec, data_cache, quiet)
     size = sum(images.nbytes for images in suite.values()) / 2**20
-    print(f"{len(suite)} shifted copies of {len(test):,} test images are ready ({size:,.0f} MiB).")
+    say(f"{len(suite)} shifted copies of {len(test):,} test images are ready ({size:,.0f} MiB).")
 
 
 def show(
     name: Dataset,
+    /,
     *,
     output: Sheet = Path("shift.png"),
     ood_corruptions: Annotated[str | None, Parameter(help="Names, such as fog,snow; by default all.")] = None,
-    ood_severities: Severities = "1-5",
+    ood_severities: Annotated[str, Parameter(help="Severities, such as 1,3; by default all five.")] = "1-5",
     ood_constants: Constants = None,
     data_root: DataRoot = None,
     data_cache: DataCache = None,
@@ -74,7 +75,7 @@ def show(
     config = shift_config(name, ood_corruptions, ood_severities, ood_constants, data_root, data_cache, quiet)
     test = load_dataset(config.dataset, config).test
     first = [int(np.flatnonzero(test.labels == label)[0]) for label in test.classes[:15]]
-    names = config.ood_corruptions or CORRUPTIONS
+    names = CORRUPTIONS if ood_corruptions is None or config.ood_corruptions is None else config.ood_corruptions
     save_picture(draw(np.array(test.images[first]), names, config.ood_severities, config.ood_constants), output)
 
 

@@ -6,9 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.console import Console
-from rich.table import Table
-
+from acr.report.screen import print_columns
 from acr.report.wording import UNKNOWN
 from acr.runs.run import Run
 
@@ -30,7 +28,7 @@ class Column:
         >>> COLUMNS["acc"].cell(0.5), COLUMNS["bwt"].cell(float("nan")), COLUMNS["seconds"].cell(12.34)
         ('50.0', '–', '12.3')
         """
-        return UNKNOWN if value is None or math.isnan(value) else f"{self.scale * value:.{self.digits}f}"
+        return UNKNOWN if value is None or not math.isfinite(value) else f"{self.scale * value:.{self.digits}f}"
 
 
 COLUMNS = {
@@ -44,9 +42,12 @@ COLUMNS = {
     ),
     "cv_classes": Column("class CV %", "imbalance of the classes in the memory, 0 is exact balance", low_is_good=True),
     "cv_tasks": Column("task CV %", "imbalance of the tasks in the memory", low_is_good=True),
+    "gate_open": Column("gate open %", "how often GSS let new samples contend once its memory was full", 100),
     "seconds": Column("seconds", "wall-clock time", low_is_good=True),
 }
 """By their names in a summary, in the order of the tables."""
+NAMES = 4
+"""Columns at the left of a table of runs that say which run it is."""
 
 
 def summary_rows(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
@@ -65,12 +66,6 @@ def summary_rows(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
 def print_summary(runs: Sequence[Run]) -> None:
     """The table of runs in the terminal."""
     heads, rows = summary_rows(runs)
-    table = Table(box=None, pad_edge=False)
-    for place, head in enumerate(heads):
-        table.add_column(head, justify="left" if place < 2 else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=max(console.width, 160))
-    console.print(table)
+    # "shifted ACC %" in two lines takes half the width.
+    short = [head.replace(" ", "\n", 1) if head.count(" ") > 1 else head for head in heads]
+    print_columns(short, rows, NAMES)

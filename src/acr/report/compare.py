@@ -27,7 +27,8 @@ class Section:
 def compare_runs(first: Run, second: Run) -> list[Section]:
     """All sections, in the order a person asks: what was set, what came out, where."""
     return [
-        Section("config", config_rows(first.values, second.values), "The configs are the same."),
+        Section("config", config_rows(*(config_values(run, first, second) for run in (first, second))),
+                "The configs are the same."),
         Section("result", result_rows(*summaries(first, second))),
         Section("accuracy by task after the last, clean (%)", task_rows(first, second, "clean")),
         Section("accuracy by task after the last, shifted (%)", task_rows(first, second, "ood"),
@@ -41,6 +42,12 @@ def summaries(first: Run, second: Run) -> tuple[dict[str, Any], dict[str, Any]]:
     same = first.results.dataset == second.results.dataset and first.scenarios == second.scenarios
     baseline = first if same and len(first.scenarios) > 1 else None
     return first.summary(baseline), second.summary(baseline)
+
+
+def config_values(run: Run, *runs: Run) -> dict[str, Any]:
+    """A run's config; with the revision of its method where ``runs`` are of one method in several revisions."""
+    methods, revisions = {r.results.method for r in runs}, {r.revision for r in runs}
+    return {**run.values, "revision": run.revision} if len(methods) == 1 < len(revisions) else run.values
 
 
 def config_rows(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[str, str, str, str]]:
@@ -87,7 +94,7 @@ def corruption_rows(first: Run, second: Run) -> list[tuple[str, str, str, str]]:
 
 def numbers(a: float, b: float) -> tuple[str, str, str]:
     """Two percentages and their difference."""
-    first, second, difference = (UNKNOWN if math.isnan(value) else f"{value:.1f}" for value in (a, b, b - a))
+    first, second, difference = (f"{value:.1f}" if math.isfinite(value) else UNKNOWN for value in (a, b, b - a))
     return first, second, signed(difference)
 
 

@@ -55,7 +55,7 @@ def harmless(cell: Any) -> Any:
     >>> harmless("=1+1"), harmless(math.nan), harmless(-0.5)
     ("'=1+1", '', -0.5)
     """
-    if isinstance(cell, float) and math.isnan(cell):
+    if isinstance(cell, float) and not math.isfinite(cell):
         return ""
     return f"'{cell}" if isinstance(cell, str) and cell[:1] in "=+-@\t\r" and cell != "" else cell
 

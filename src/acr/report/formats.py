@@ -8,10 +8,12 @@ import math
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from acr.console import Console
+from acr.report.screen import GAP, fitting
+from acr.report.statistics import FEWEST_SEEDS
 from acr.report.tables import Cell, ResultTable
 from acr.report.wording import UNKNOWN
 
@@ -23,11 +25,16 @@ Show = Callable[[ResultTable, Cell], str]
 
 
 def mean_and_interval(table: ResultTable, cell: Cell) -> str:
-    """Mean and half the interval, without marks."""
-    if cell.missing:
-        return MISSING
-    spread = "" if math.isnan(cell.half_width) else f" ±{cell.half_width:.{table.digits}f}"
-    return f"{cell.mean:.{table.digits}f}{spread}"
+    """Mean and what goes with it, without marks."""
+    return MISSING if cell.missing else f"{cell.mean:.{table.digits}f}{spread(table, cell)}"
+
+
+def spread(table: ResultTable, cell: Cell) -> str:
+    """Half the interval of a mean; with two seeds their values, as an interval would say nothing."""
+    if not math.isnan(cell.half_width):
+        return f" ±{cell.half_width:.{table.digits}f}"
+    each = cell.over_seeds.each
+    return f" ({', '.join(f'{value:.{table.digits}f}' for value in each)})" if len(each) > 1 else ""
 
 
 def beside(table: ResultTable, cell: Cell) -> str:
@@ -57,29 +64,42 @@ def legend(table: ResultTable) -> list[str]:
     """What the marks and numbers mean, and what is special about this table."""
     counts = sorted({len(cell.by_seed) for cell in table.cells.values() if not cell.missing})
     seeds = "" if not counts else f" over {counts[0] if len(counts) == 1 else f'{counts[0]} to {counts[-1]}'} seeds"
-    lines = [f"Mean{seeds}; ± is half the 95 % interval by Student's t. Best bold, second underlined."]
+    lines = [f"Mean{seeds}{'; '.join(['', *spreads(counts)])}. Best bold, second underlined."]
     if table.missing:
         lines.append(f"{table.missing} of {len(table.cells)} cells are missing: no finished run has that number.")
     return [*lines, *table.notes]
+
+
+def spreads(counts: Sequence[int]) -> list[str]:
+    """What stands beside means over these numbers of seeds."""
+    values = ["in brackets the values of two seeds"] if 2 in counts else []
+    interval = ["± is half the 95 % interval by Student's t"] if any(n >= FEWEST_SEEDS for n in counts) else []
+    return [*interval, *values]
 
 
 # --- terminal --------------------------------------------------------------------------------------------------------
 
 
 def print_table(table: ResultTable, console: Console) -> None:
-    """In the terminal; by groups of columns where all of them are too wide."""
+    """In the terminal; where all columns are too wide, by groups of columns, and a group that is too wide in parts."""
     for title, show in parts(table):
         text = {place: show(table, cell) for place, cell in table.cells.items()}
-        widths = [max([len(c[1]), *(len(t) for (_, j), t in text.items() if j == column)]) + 2
-                  for column, c in enumerate(table.columns)]  # fmt: skip
-        first = max(len(label) for _, label in table.rows) + 2
+        widths = [
+            max([len(label), *(len(t) for (_, j), t in text.items() if j == column)])
+            for column, (_, label) in enumerate(table.columns)
+        ]
+        for column, (group, _) in enumerate(table.columns):  # a group's name is above its first column
+            if column == 0 or table.columns[column - 1][0] != group:
+                widths[column] = max(widths[column], len(group))
+        room = console.width - max(len(label) for _, label in table.rows) - GAP
         everything = list(range(len(table.columns)))
         groups = [everything]
-        if sum(widths) + first > console.width:
+        if sum(widths) + GAP * (len(widths) - 1) > room:
             groups = [list(g) for _, g in groupby(everything, key=lambda column: table.columns[column][0])]
         console.print(f"\n{title}", style="bold", markup=False)
         for columns in groups:
-            console.print(_rich(table, columns, text, show is mean_and_interval))
+            for part in fitting([widths[column] for column in columns], room):
+                console.print(_rich(table, [columns[i] for i in part], text, show is mean_and_interval))
     for line in legend(table):
         console.print(line, markup=False, style="dim")
 

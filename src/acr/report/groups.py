@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from acr.config import NOT_PART_OF_IDENTITY
-from acr.errors import AcrError, InputError
+from acr.errors import AcrError, InputError, command, printable, shown
 from acr.report.statistics import Estimate, estimate
-from acr.report.style import Look, looks, method_label, method_rank
+from acr.report.style import Look, looks, method_caveat, method_label, method_rank
 from acr.report.wording import config_value
 from acr.runs.run import Run
 
@@ -56,6 +56,11 @@ class Group:
         """Data set, buffer size, protocol."""
         results = self.runs[0].results
         return str(results.dataset), int(results.buffer_size), str(results.protocol)
+
+    @property
+    def revision(self) -> int:
+        """Revision of the method that made the runs."""
+        return self.runs[0].revision
 
     @property
     def seeds(self) -> list[int]:
@@ -141,7 +146,7 @@ class Problem:
 
     folder: Path
     state: str
-    """``unfinished``, ``damaged`` or ``repeated``."""
+    """``unfinished``, ``damaged`` or ``superseded``."""
     reason: str
 
 
@@ -184,14 +189,21 @@ def gather(runs: Sequence[Run], baseline: Run | None = None) -> Gathered:
             problem = check(run)
             if problem is None:
                 config = {name: value for name, value in run.values.items() if name not in ASIDE}
-                key = repr(sorted(config.items(), key=lambda item: item[0]))
+                if (
+                    ":" in run.results.dataset and run.results.data.fingerprint
+                ):  # somebody's own images, which may change
+                    config["images"] = run.results.data.fingerprint[:8]
+                # A method that has changed is not averaged with what it was before.
+                key = repr((run.revision, sorted(config.items(), key=lambda item: item[0])))
                 seed = int(run.results.seed)
-                values[key] = config
-                if seed in found.setdefault(key, {}):
-                    twin = found[key][seed].folder.name
-                    problem = Problem(run.folder, "repeated", f"same config and seed as {twin}, which is counted")
-                else:
-                    found[key][seed] = run
+                problem = unlike(run, next(iter(found.get(key, {}).values()), None))
+                if problem is None:
+                    values[key] = config
+                    twin = found.setdefault(key, {}).get(seed)
+                    newest = run if twin is None or age(run) > age(twin) else twin
+                    found[key][seed] = newest
+                    if twin is not None:
+                        problem = superseded(twin if newest is run else run, newest)
         except Exception as error:  # whatever a damaged folder brings, the others are shown
             problem = Problem(run.folder, "damaged", reason(error))
         if problem is not None:
@@ -204,10 +216,28 @@ def gather(runs: Sequence[Run], baseline: Run | None = None) -> Gathered:
     return gathered
 
 
+def age(run: Run) -> tuple[float, int]:
+    """What decides which of two runs of a config is newer: when it ended, then its number (the longer name)."""
+    return run.ended, len(str(run.folder))
+
+
+def superseded(run: Run, by: Run) -> Problem:
+    """An older run of the same config and seed as one that is counted."""
+    return Problem(run.folder, "superseded", f"{by.folder.name}, a newer run of the same config and seed, is counted")
+
+
+def unlike(run: Run, other: Run | None) -> Problem | None:
+    """A problem if a run claims the config of ``other``, but learned other tasks: their numbers cannot be averaged."""
+    if other is None or run.results.tasks == other.results.tasks:
+        return None
+    return Problem(run.folder, "damaged", f"its tasks are not those of {other.folder.name}, which has the same config")
+
+
 def check_baseline(run: Run) -> None:
     """Refuse a baseline that has no errors under shift to compare with."""
     if not run.finished:
-        raise InputError(f"The baseline {run.folder} is not finished. Resume it with: acr resume {run.folder}")
+        resume = command("acr", "resume", run.folder)
+        raise InputError(f"The baseline {run.folder} is not finished. Resume it with: {resume}")
     if len(run.scenarios) < 2:
         raise InputError(f"The baseline {run.folder} was not evaluated under shift (--ood-every never).")
 
@@ -235,10 +265,10 @@ def check(run: Run) -> Problem | None:
 def reason(error: Exception) -> str:
     """An error as a short clause."""
     if isinstance(error, AcrError):
-        return str(error)
+        return printable(str(error))
     if isinstance(error, KeyError):
-        return f"a part is missing: {error}"
-    return f"{type(error).__name__}: {error}"
+        return f"a part is missing: {shown(error.args[0] if error.args else '')}"
+    return f"{type(error).__name__}: {printable(str(error)[:300])}"
 
 
 def name_groups(groups: Sequence[Group]) -> None:
@@ -248,6 +278,10 @@ def name_groups(groups: Sequence[Group]) -> None:
         fields = [name for name in group.values if any(t.values.get(name) != group.values[name] for t in twins)]
         fields += [name for t in twins for name in t.values if name not in group.values]
         parts = [f"{name.replace('_', ' ')} {config_value(group.values.get(name))}" for name in dict.fromkeys(fields)]
+        caveat = method_caveat(group.method, group.values)
+        parts += [caveat] if caveat not in ("", *parts) else []
+        if any(twin.revision != group.revision for twin in twins):
+            parts.append(f"revision {group.revision}")
         group.label = ", ".join([method_label(group.method), *parts])
 
 

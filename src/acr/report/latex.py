@@ -52,9 +52,9 @@ def _cell(table: ResultTable, cell: Cell | None, show: Show) -> str:
         return ""
     if show is not mean_and_interval or cell.missing:
         return escape(show(table, cell))
-    number, _, spread = mean_and_interval(table, cell).partition(" ±")
+    number, _, beside = mean_and_interval(table, cell).partition(" ")
     word = {1: rf"\textbf{{{number}}}", 2: rf"\underline{{{number}}}"}.get(cell.rank, number)
-    return word + (rf"\,{{\scriptsize$\pm${spread}}}" if spread else "")
+    return word + (rf"\,{{\scriptsize{escape(beside)}}}" if beside else "")
 
 
 def table_environments(table: ResultTable) -> str:

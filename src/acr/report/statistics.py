@@ -10,22 +10,26 @@ import numpy as np
 
 LEVEL = 0.95
 """Level of every interval that is reported."""
+FEWEST_SEEDS = 3
+"""Seeds below which there is no interval: with two, Student's t makes it wider than any result that it is beside."""
 ROUNDING = 1e-9
 """Differences that spread less than this share of the values differ by rounding only."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over seeds. ``half`` is half the width of its 95 % interval, NaN for a single seed."""
+    """A mean over seeds. ``half`` is half the width of its 95 % interval, NaN for fewer than three seeds."""
 
     mean: float
     half: float
     n: int
+    each: tuple[float, ...] = ()
+    """What each seed gave, where there are too few for an interval."""
 
     @property
     def known(self) -> bool:
         """Whether any seed has a value."""
-        return not math.isnan(self.mean)
+        return math.isfinite(self.mean)
 
     def overlaps(self, other: Estimate) -> bool | None:
         """Whether the two intervals overlap; None where one of them is not known."""
@@ -37,17 +41,21 @@ class Estimate:
 def estimate(values: Iterable[float | None]) -> Estimate:
     """Mean and 95 % interval by Student's t, with the sample's standard deviation; unknown values are left out.
 
+    Fewer than three values have no interval; the result has the values themselves.
+
     >>> e = estimate([0.5, 0.6, 0.7])
     >>> round(e.mean, 3), round(e.half, 3), e.n
     (0.6, 0.248, 3)
+    >>> estimate([0.5, 0.7]).each
+    (0.5, 0.7)
     """
-    known = [float(value) for value in values if value is not None and not math.isnan(value)]
+    known = [float(value) for value in values if value is not None and math.isfinite(value)]
     n = len(known)
     if n == 0:
         return Estimate(math.nan, math.nan, 0)
     mean = sum(known) / n
-    if n == 1:
-        return Estimate(mean, math.nan, 1)
+    if n < FEWEST_SEEDS:
+        return Estimate(mean, math.nan, n, tuple(known))
     from scipy.special import stdtrit
 
     deviation = math.sqrt(sum((value - mean) ** 2 for value in known) / (n - 1))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from acr.methods.method import Method, method_class, method_names
 
@@ -57,6 +58,16 @@ def method_label(method: str) -> str:
     """
     cls = installed(method)
     return cls.label or cls.name if cls is not None else method
+
+
+def method_caveat(method: str, values: Mapping[str, Any]) -> str:
+    """What must be said beside a method's name for runs with these config values; often nothing.
+
+    >>> method_caveat("gdumb", {"fit_epochs": 20}), method_caveat("gdumb", {"fit_epochs": 250})
+    ('fit epochs 20', '')
+    """
+    cls = installed(method)
+    return cls.caveat(values) if cls is not None else ""
 
 
 def method_rank(method: str) -> tuple[bool, int, str]:

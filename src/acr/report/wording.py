@@ -16,7 +16,7 @@ def number(value: float | None, digits: int = 1) -> str:
     >>> number(-12.345), number(-0.01), number(None)
     ('−12.3', '0.0', '–')
     """
-    if value is None or math.isnan(value):
+    if value is None or not math.isfinite(value):
         return UNKNOWN
     text = f"{value:.{digits}f}"
     if float(text) == 0:
@@ -25,15 +25,19 @@ def number(value: float | None, digits: int = 1) -> str:
 
 
 def with_interval(value: Estimate, scale: float = 1.0, digits: int = 1) -> str:
-    """A mean with half its interval, both multiplied by ``scale`` (100 for percentages).
+    """A mean with half its interval, or with the two values behind it, multiplied by ``scale`` (100 for percentages).
 
     >>> with_interval(Estimate(0.612, 0.0123, 5), 100), with_interval(Estimate(0.6, math.nan, 1), 100)
     ('61.2 ± 1.2', '60.0')
+    >>> with_interval(Estimate(0.6, math.nan, 2, (0.5, 0.7)), 100)
+    '60.0 (50.0, 70.0)'
     """
     if not value.known:
         return UNKNOWN
     text = number(scale * value.mean, digits)
-    return text if math.isnan(value.half) else f"{text} ± {number(scale * value.half, digits)}"
+    if len(value.each) > 1:
+        return f"{text} ({', '.join(number(scale * each, digits) for each in value.each)})"
+    return text if not math.isfinite(value.half) else f"{text} ± {number(scale * value.half, digits)}"
 
 
 def scenario_in_words(scenario: str) -> str:

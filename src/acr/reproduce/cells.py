@@ -28,6 +28,8 @@ class PlannedRun:
 
     config: RunConfig
     run: Run | None
+    problem: str = ""
+    """Why there is none, if its folder is damaged."""
 
     @cached_property
     def summary(self) -> Mapping[str, float]:

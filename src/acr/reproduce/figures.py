@@ -11,13 +11,12 @@ import numpy as np
 
 from acr.report import drawing
 from acr.report.drawing import new_figure
+from acr.report.statistics import FEWEST_SEEDS
 from acr.report.style import PALETTE, SYMBOLS, method_label, method_look
 from acr.report.tables import Cell, ResultTable
 from acr.reproduce.cells import SCENARIOS, PlannedRuns
 from acr.reproduce.layouts import readings, values_of, where
 
-FEWEST_SEEDS = 3
-"""Seeds from which on an interval is drawn; that of two is so wide that it hides what it is about."""
 SEED_DOTS: Any = {"marker": "o", "linestyle": "", "color": "#222222", "markersize": 2.5, "markerfacecolor": "white",
                   "markeredgewidth": 0.7, "zorder": 5}  # fmt: skip
 EMPHASISED = {"linewidth": 2.2, "markersize": 5, "zorder": 5}

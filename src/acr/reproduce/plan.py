@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from acr.config import RunConfig
-from acr.errors import unknown
+from acr.errors import AcrError, unknown
 from acr.report.formats import to_csv, to_markdown
 from acr.report.latex import document, table_environments
 from acr.report.tables import ResultTable
@@ -23,7 +23,7 @@ from acr.runs.run import load_run
 from acr.storage import files
 from acr.sweeps.jobs import Job
 from acr.sweeps.recipe import find_recipe
-from acr.sweeps.sweep import is_finished, placed
+from acr.sweeps.sweep import find_jobs, is_finished
 
 RECIPES = Path(str(resources.files("acr.reproduce"))) / "recipes"
 """The recipes that come with the package."""
@@ -93,8 +93,15 @@ def make_plan(
 
 def find_planned_runs(configs: Sequence[RunConfig]) -> list[PlannedRun]:
     """The runs of these configs, those that are there and finished with their results."""
-    jobs = [Job(placed(config)) for config in configs]
-    return [PlannedRun(job.config, load_run(job.folder) if is_finished(job) else None) for job in jobs]
+    return [planned_run(job) for job in find_jobs(configs)]
+
+
+def planned_run(job: Job) -> PlannedRun:
+    """The finished run of a job. One that is damaged counts as missing, and says why."""
+    try:
+        return PlannedRun(job.config, load_run(job.folder) if is_finished(job) else None)
+    except AcrError as error:
+        return PlannedRun(job.config, None, f"{job.name} is left out: {error}")
 
 
 def write_reproduction(plan: Plan, out: Path) -> Reproduction:
@@ -109,6 +116,7 @@ def write_reproduction(plan: Plan, out: Path) -> Reproduction:
         suffix = f"-{protocol}" if len(plan.configs) > 1 else ""
         for table in own:
             annotate(table, plan, protocol)
+            table.notes += [run.problem for run in planned if run.problem]
             tables.append((protocol, table))
         drawn = write_figures(plan.name, own, planned, folder, suffix)
         figures += [path.name for path in drawn if path.suffix == ".pdf"]

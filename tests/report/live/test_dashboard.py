@@ -16,8 +16,9 @@ from fabricated_runs import make_run
 
 import acr
 from acr.cli import main
-from acr.report.live.charts import live_panels, matrix_panel
-from acr.report.live.watch import Watch
+from acr.report.live.charts import live_panels, matrix_panel, name_runs
+from acr.report.live.watch import LiveRun, Watch
+from acr.report.style import method_label
 
 LIMIT = 60_000
 STAGE = {"event": "stage", "stage": 0, "accuracy": 0.5, "memory": 3, "parts": {"0/1": 3}, "taken": 50,
@@ -100,7 +101,7 @@ def test_a_missing_package_a_missing_folder_and_a_taken_port_are_said(tmp_path, 
         monkeypatch.setattr("acr.report.live.dashboard.find_spec", lambda name: object())
         assert "--port" in said(tmp_path, "--port", taken.getsockname()[1])
     monkeypatch.setattr("acr.report.live.dashboard.find_spec", lambda name: None)
-    assert "[dashboard]" in said(tmp_path)
+    assert "pip install nicegui" in said(tmp_path)
 
 
 QUICKLY = """
@@ -123,7 +124,9 @@ def dashboard(tmp_path_factory):
     runs = home / "runs"
     runs.mkdir()
     words = [sys.executable, "-c", QUICKLY, "dashboard", str(runs), "--port", str(port), "--debug"]
-    env = {**os.environ, "PYTHONPATH": str(Path(acr.__file__).parents[1])}
+    temporary = home / "tmp"
+    temporary.mkdir()
+    env = {**os.environ, "PYTHONPATH": str(Path(acr.__file__).parents[1]), "TMPDIR": str(temporary)}
     env.pop("PYTEST_CURRENT_TEST", None)  # nicegui would take itself for a test of its own
     log = open(home / "log", "w")  # noqa: SIM115 - closed below
     process = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, cwd=home, env=env)
@@ -137,12 +140,14 @@ def dashboard(tmp_path_factory):
                 assert process.poll() is None, (home / "log").read_text()
                 time.sleep(0.1)
         yield address, runs
+        assert list(temporary.glob("acr-dashboard-*"))
     finally:
         process.terminate()
         process.wait(30)
         log.close()
     assert "Traceback" not in (home / "log").read_text()
     assert not (home / ".nicegui").exists()
+    assert list(temporary.iterdir()) == []  # SIGTERM, which ended it, leaves nothing behind either
 
 
 def test_the_dashboard_keeps_up(browser, dashboard):
@@ -166,7 +171,7 @@ def test_the_dashboard_keeps_up(browser, dashboard):
     append(folder, **STAGE)
     page.get_by_text("50.0", exact=True).wait_for(timeout=LIMIT)
     page.get_by_text("what the memory of").wait_for(timeout=LIMIT)
-    assert page.locator(".js-plotly-plot .main-svg").count() > 0
+    page.locator(".js-plotly-plot .main-svg").first.wait_for(timeout=LIMIT)
 
     make_run(runs, "acr", 0, name="two")
     page.get_by_text("1 finished").wait_for(timeout=LIMIT)
@@ -196,3 +201,66 @@ def test_the_dashboard_answers_this_machine_only(dashboard):
     for path in ("/../../etc/passwd", "/runs/config.yaml", "/_nicegui/../../log"):
         with pytest.raises(urllib.error.HTTPError):
             urllib.request.urlopen(address + path, timeout=30)
+
+
+def live(name, **values):
+    return LiveRun(Path(name), name, {"method": "acr", "dataset": "split-digits", "buffer_size": 50, **values})
+
+
+def test_runs_are_named_by_what_differs_between_those_shown():
+    two_seeds = [live("a", seed=0), live("b", seed=1)]
+    assert list(name_runs(two_seeds).values()) == ["ACR, seed 0", "ACR, seed 1"]
+    two_methods = [live("a", seed=0, temperature=0.1), live("b", seed=0, method="er", second_view="none")]
+    assert list(name_runs(two_methods).values()) == ["ACR", "ER"]
+    tuned = [live("a", seed=0, temperature=0.1), live("b", seed=0, temperature=0.2), live("c", seed=0, method="er")]
+    assert list(name_runs(tuned).values()) == ["ACR, temperature 0.1", "ACR, temperature 0.2", "ER"]
+    mixed = [live("a", seed=0), live("b", seed=1, method="finetune", buffer_size=0)]
+    assert list(name_runs(mixed).values()) == ["ACR, seed 0", f"{method_label('finetune')}, seed 1"]
+    again = [live("a", seed=0), live("a-2", seed=0)]
+    assert list(name_runs(again).values()) == ["ACR (a)", "ACR (a-2)"]
+    assert list(name_runs([live("a", seed=3)]).values()) == ["acr, seed 3"]
+
+
+def test_each_run_shown_has_a_line_style_of_its_own():
+    runs = [live(f"run{seed}", seed=seed) for seed in range(7)] + [live("er", seed=0, method="er")]
+    for run in runs:
+        run.events = [{"event": "step", "taken": step, "loss": 1.0} for step in range(3)]
+        run.events += [{"event": "stage", "stage": 0, "accuracy": 0.5, "accuracies": {"clean": [0.5], "fog/1": [0.4]}}]
+    panels = live_panels(runs)
+    styles = [(trace["line"]["color"], trace["line"]["dash"]) for trace in panels["loss"]["data"]]
+    assert len(set(styles)) == len(runs)
+    accuracy = panels["accuracy"]["data"]
+    assert len({(t["line"]["color"], t["line"]["dash"], t["marker"]["symbol"]) for t in accuracy}) == 2 * len(runs)
+    assert len({trace["name"] for trace in accuracy}) == 2 * len(runs)
+
+
+def handshake(address, path="/_nicegui_ws/socket.io/?EIO=4&transport=websocket", **headers):
+    """The first line of the answer to a request to open a WebSocket."""
+    host, port = address.removeprefix("http://").split(":")
+    asked = {"Host": f"{host}:{port}", "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+             "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", **headers}  # fmt: skip
+    lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in asked.items() if value is not None)]
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
+        return connection.recv(4096).split(b"\r\n")[0].decode()
+
+
+def test_only_its_own_pages_may_open_a_websocket(dashboard):
+    """Any page in the same browser can try, and the browser only says which page it was."""
+    address, _ = dashboard
+    port = address.rpartition(":")[2]
+    assert " 101 " in handshake(address, Origin=address)
+    assert " 101 " in handshake(address, Origin=f"http://localhost:{port}", Host=f"localhost:{port}")
+    for origin in ("http://elsewhere.example", f"http://elsewhere.example:{port}", "https://127.0.0.1", "null", None,
+                   f"https://127.0.0.1:{port}", "http://127.0.0.1:1", f"{address}.elsewhere.example"):  # fmt: skip
+        assert " 403 " in handshake(address, Origin=origin), origin
+    assert " 101 " not in handshake(address, Origin=address, Host="elsewhere.example")  # a name made to lead here
+
+
+def test_other_pages_cannot_read_it_by_plain_requests_either(dashboard):
+    address, _ = dashboard
+    for path in ("/", "/report", "/_nicegui_ws/socket.io/?EIO=4&transport=polling"):
+        request = urllib.request.Request(address + path, headers={"Origin": "http://elsewhere.example"})
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=30)
+        assert refused.value.code == 403

@@ -164,3 +164,29 @@ def test_without_a_finished_run_it_says_so(visit, tmp_path):
     page = visit(write_page(find_runs(tmp_path), tmp_path / "page.html"))
     assert "No finished run" in page.locator("#overview .empty").inner_text()
     assert page.locator("#toolbar").is_hidden()
+
+
+def test_a_phone_shows_acc_beside_the_method_and_says_that_the_table_goes_on(visit, page_file):
+    page = visit(page_file, 390)
+    box = page.locator("#overview .scroll")
+    box.scroll_into_view_if_needed()
+    row = page.locator("#overview-table tbody tr").first
+    first_number = next(cell for cell in row.locator("td").all() if cell.is_visible())
+    place = first_number.bounding_box()
+    assert place["x"] + place["width"] <= 390  # ACC is on the screen without scrolling
+    heads = [head.inner_text() for head in page.locator("#overview-table thead th").all() if head.is_visible()]
+    assert heads[1].startswith("ACC %")
+    assert "split-digits" in row.locator("th").inner_text()  # what the hidden columns say is below the method
+    assert box.evaluate("box => box.classList.contains('more')")
+    box.evaluate("box => { box.scrollLeft = box.scrollWidth; }")
+    page.wait_for_function("!document.querySelector('#overview .scroll').classList.contains('more')")
+
+
+def test_a_wide_screen_shows_every_column_and_a_cue_only_where_it_is_true(visit, page_file):
+    page = visit(page_file, 1600)
+    assert page.locator("#overview-table .place").first.is_visible()
+    assert not page.locator("#overview-table .where").first.is_visible()
+    box = page.locator("#overview .scroll")
+    assert box.evaluate("box => box.classList.contains('more') == (box.scrollWidth > box.clientWidth + 8)")
+    box.evaluate("box => { box.style.width = '4000px'; box.style.maxWidth = 'none'; }")
+    page.wait_for_function("!document.querySelector('#overview .scroll').classList.contains('more')")

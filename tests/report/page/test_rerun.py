@@ -25,7 +25,7 @@ def test_the_command_makes_the_same_run(tmp_path, values, monkeypatch):
     (folder / "config.yaml").write_text(yaml.safe_dump({"schema": 1, **config.flat()}))
     words = shlex.split(rerun.command(Run(folder)))
     seen = {}
-    monkeypatch.setattr("acr.commands.run.run_config", lambda c, **_: (seen.update(config=c), Run(folder))[1])
+    monkeypatch.setattr("acr.commands.run.run_at", lambda c, *_: (seen.update(config=c), Run(folder))[1])
     monkeypatch.setattr("acr.commands.run.show", lambda run: None)
     main([*words[1:], "--out", str(tmp_path / "elsewhere")])
     assert seen["config"].identity() == config.identity()

@@ -12,15 +12,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from acr.errors import InputError
-from acr.report.groups import ASIDE, gather
-from acr.report.live.charts import live_panels, matrix_panel
+from acr.console import say
+from acr.errors import InputError, command, printable
+from acr.report.groups import ASIDE
+from acr.report.live.charts import live_panels, matrix_panel, name_runs
 from acr.report.live.watch import LiveRun, Watch
-from acr.report.page.render import render
+from acr.report.page.render import render_all
 from acr.report.wording import config_value
 from acr.storage.progress import duration
 
 HOST = "127.0.0.1"
+NAMES = (HOST, "localhost")
+"""What a browser on this machine may call it. Any other name in a request is a page elsewhere that resolves to us."""
 EVERY = 2.0
 """Seconds between two looks."""
 MOST = 8
@@ -43,7 +46,7 @@ def serve(folders: Sequence[Path], port: int) -> None:
     """Serve the dashboard until it is interrupted."""
     if find_spec("nicegui") is None:
         raise InputError(
-            "The dashboard needs a package that is not installed: pip install 'adaptive-contrastive-replay[dashboard]' "
+            "The dashboard needs a package that is not installed: pip install nicegui "
             "(acr report makes a page without it)"
         )
     check_port(port)
@@ -51,11 +54,11 @@ def serve(folders: Sequence[Path], port: int) -> None:
         os.environ["NICEGUI_STORAGE_PATH"] = folder  # nothing of the dashboard is left behind in the user's folder
         nicegui: Any = import_module("nicegui")
         middleware: Any = import_module("starlette.middleware.trustedhost")
-        nicegui.app.add_middleware(middleware.TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])
+        nicegui.app.add_middleware(middleware.TrustedHostMiddleware, allowed_hosts=list(NAMES))
+        nicegui.app.add_middleware(SameOrigin, origins=[f"http://{name}:{port}" for name in NAMES])
         Dashboard(nicegui, folders).route()
-        print(
+        say(
             f"Watching {', '.join(map(str, folders))}: http://{HOST}:{port}  (Ctrl-C ends it; runs continue)",
-            flush=True,
         )
         nicegui.ui.run(
             host=HOST, port=port, title="acr dashboard", reload=False, show=False, dark=None, favicon="📈",
@@ -73,6 +76,32 @@ def check_port(port: int) -> None:
             raise InputError(
                 f"Port {port} cannot be used, perhaps by another dashboard. Choose one with --port."
             ) from None
+
+
+class SameOrigin:
+    """Refuses requests that a page of another origin makes; an ASGI application around another one.
+
+    Browsers let any page open a WebSocket to this machine, and only tell which page it was. Without this check, a page
+    elsewhere could read what the dashboard shows.
+    """
+
+    def __init__(self, app: Any, origins: Sequence[str]) -> None:
+        self.app = app
+        self.origins = {origin.encode() for origin in origins}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass a request on if it comes from one of our own pages. A WebSocket must say where it comes from."""
+        kind = scope["type"]
+        named = [value for name, value in scope.get("headers", ()) if name == b"origin"]
+        foreign = any(origin not in self.origins for origin in named)
+        if kind == "websocket" and (foreign or not named):
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+        elif kind == "http" and foreign:
+            await send({"type": "http.response.start", "status": 403, "headers": [(b"content-type", b"text/plain")]})
+            await send({"type": "http.response.body", "body": b"This page is for browsers on this machine only."})
+        else:
+            await self.app(scope, receive, send)
 
 
 class Dashboard:
@@ -105,7 +134,7 @@ class Dashboard:
             runs = [run for run in self.runs if (run.folder / "config.yaml").exists()]
             key = [(run.folder, run.state, run.updated if run.state == "finished" else 0) for run in runs]
             if self._report[0] != key:
-                self._report = (key, render(gather([Run(run.folder) for run in runs])))
+                self._report = (key, render_all([Run(run.folder) for run in runs])[1])
             return self._report[1]
 
     def page(self) -> None:
@@ -157,10 +186,9 @@ class Visit:
         runs = self.board.runs
         states = [run.state for run in runs]
         counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-        where = ", ".join(map(str, self.board.folders))
-        self.head.text = (
-            f"{len(runs)} runs in {where}: {counts}" if runs else f"No run in {where} yet: acr run --out {where}"
-        )
+        where = printable(", ".join(map(str, self.board.folders)))
+        make = printable(command("acr", "run", "--out", self.board.folders[0]))
+        self.head.text = f"{len(runs)} runs in {where}: {counts}" if runs else f"No run in {where} yet: {make}"
         self.bar.value = round(sum(run.progress for run in runs) / len(runs), 4) if runs else 0
         names = {run.name for run in runs}
         self.table.selected = [row for row in self.table.selected if row["run"] in names]
@@ -176,10 +204,11 @@ class Visit:
     def draw(self, picked: Sequence[LiveRun]) -> None:
         """Charts of the picked runs; a chart that has nothing to show is taken away."""
         panels = live_panels(picked)
+        names = name_runs(picked)
         for run in picked[:4]:
             panel = matrix_panel(run)
             if panel is not None:
-                panels[f"matrix {run.name}"] = {**panel, "title": f"accuracy matrix so far: {run.label}"}
+                panels[f"matrix {run.name}"] = {**panel, "title": f"accuracy matrix so far: {names[run.name]}"}
         for name in [name for name in self.plots if name not in panels]:
             self.plots.pop(name)[0].delete()
         for name, panel in panels.items():
@@ -205,8 +234,10 @@ class Visit:
         fields = list(dict.fromkeys(name for run in picked for name in run.values))
         differ = [f for f in fields if f not in ASIDE - {"seed"} and len({repr(r.values.get(f)) for r in picked}) > 1]
         heads = [{"name": "field", "label": "Field", "field": "field", "align": "left"}]
+        names = name_runs(picked)
         heads += [
-            {"name": f"r{i}", "label": run.name, "field": f"r{i}", "align": "left"} for i, run in enumerate(picked)
+            {"name": f"r{i}", "label": names[run.name], "field": f"r{i}", "align": "left"}
+            for i, run in enumerate(picked)
         ]
         self.differ.columns = heads
         self.differ.rows = [

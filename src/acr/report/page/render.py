@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,13 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, select_autoescape
+from jinja2 import Environment, PackageLoader, Template, select_autoescape
 from markupsafe import Markup
 
 from acr._version import __version__
 from acr.report.charts.parts import Json
 from acr.report.columns import COLUMNS
-from acr.report.groups import Gathered, Group, gather
+from acr.report.groups import Gathered, Group, Problem, gather, reason
 from acr.report.page import pictures, rerun
 from acr.report.page.sections import Section, chart_json, in_short, sections
 from acr.report.wording import config_value, scenario_in_words, with_interval
@@ -26,19 +27,42 @@ from acr.storage import files
 
 def write_page(runs: Sequence[Run], path: Path) -> Path:
     """Write the page and return its path. Runs that are not finished, or damaged, are listed as such."""
-    files.write_text(path, render(gather(runs)))
+    files.write_text(path, render_all(runs)[1])
     return path
+
+
+def render_all(runs: Sequence[Run], baseline: Run | None = None) -> tuple[Gathered, str]:
+    """What the page shows, and its text. A run that cannot be drawn, however it is damaged, is listed instead.
+
+    The page is first made of all runs. Only if that fails is each tried alone, to find which of them is the reason.
+    """
+    gathered = gather(runs, baseline)
+    try:
+        return gathered, render(gathered)
+    except Exception as error:  # a damaged folder may hold anything, and must not keep the others from being shown
+        broken = {run.folder: why for run in gathered.runs if (why := problem_alone(run, baseline))}
+        if not broken:
+            raise
+        logging.getLogger("acr").debug("a run cannot be drawn", exc_info=error)
+    rest = gather([run for run in runs if run.folder not in broken], baseline)
+    rest.problems += [Problem(folder, "damaged", why) for folder, why in broken.items()]
+    return rest, render(rest)
+
+
+def problem_alone(run: Run, baseline: Run | None) -> str:
+    """Why a page of this run alone cannot be made; empty if it can."""
+    try:
+        render(gather([run], baseline))
+    except Exception as error:
+        return reason(error)
+    return ""
 
 
 def render(gathered: Gathered) -> str:
     """The page as text. Names that came from outside are escaped wherever they stand."""
     style = gathered.looks
     shown = sections(style, gathered)
-    environment = Environment(
-        loader=PackageLoader("acr.report.page"), autoescape=select_autoescape(default=True), trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
-    return environment.get_template("page.html").render(
+    return template().render(
         version=__version__,
         gathered=gathered,
         methods=len({group.method for group in gathered.groups}),
@@ -85,6 +109,16 @@ def asset(name: str) -> str:
 
 
 @cache
+def template() -> Template:
+    """The page's template, compiled once."""
+    environment = Environment(
+        loader=PackageLoader("acr.report.page"), autoescape=select_autoescape(default=True), trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    return environment.get_template("page.html")
+
+
+@cache
 def plotly_js() -> str:
     """plotly.js as the plotly package brings it."""
     from plotly.offline import get_plotlyjs
@@ -111,9 +145,9 @@ def overview(gathered: Gathered) -> list[dict[str, Any]]:
         cells = []
         for name in names:
             value = group.estimate(name)
-            text = with_interval(value, COLUMNS[name].scale, COLUMNS[name].digits)
-            sort = "" if math.isnan(value.mean) else repr(value.mean)
-            cells.append({"text": text, "sort": sort, "rank": ranks[name].get(place, 0)})
+            text, opened, each = with_interval(value, COLUMNS[name].scale, COLUMNS[name].digits).partition(" (")
+            sort = repr(value.mean) if math.isfinite(value.mean) else ""
+            cells.append({"text": text, "each": opened.strip() + each, "sort": sort, "rank": ranks[name].get(place, 0)})
         place_of = {"dataset": dataset, "buffer": size, "protocol": protocol}
         rows.append({"label": group.label, "method": group.method, **place_of, "seeds": group.seeds, "cells": cells})
     return rows

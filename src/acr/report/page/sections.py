@@ -83,7 +83,7 @@ def sections(looks: dict[str, Look], gathered: Gathered) -> list[Section]:
     return [
         Section("scatter", "Clean against shifted",
                 "Right is better on clean images, up is better on corrupted ones. On the dotted line nothing is lost "
-                "under shift; the further below it, the more. Bars are 95 % intervals over seeds.",
+                "under shift; the further below it, the more. Bars are 95 % intervals over three seeds or more.",
                 None, lambda s, _: shift.scatter(s, looks)),
         Section("stages", "Task by task",
                 "(a) accuracy on each task after the last, (b) mean accuracy over the tasks seen after each stage: "
@@ -97,7 +97,8 @@ def sections(looks: dict[str, Look], gathered: Gathered) -> list[Section]:
                 scenario_options, draw_matrices, "images", "small"),
         Section("corruptions", "Each corruption",
                 "Mean accuracy over all tasks at the end (ACC) when the test images are corrupted in one way; longer "
-                "is better, thin bars are 95 % intervals over seeds. The pictures show what each corruption does.",
+                "is better, thin bars are 95 % intervals over three seeds or more. The pictures show what each "
+                "corruption does.",
                 severity_options, lambda s, c: shift.corruption_bars(s, looks, c), "severity"),
         Section("classes", "What is forgotten, class by class",
                 "Each column is a class, in the order in which classes arrive. Change since learned: red is lost, "
@@ -171,7 +172,7 @@ def answer(comparison: Comparison, name: str, title: str, word: str, unit: str) 
     note = "the only one with this number"
     if len(ranked) > 1:
         second, other = ranked[1]
-        apart = {None: "no interval for a single seed", True: "intervals overlap", False: "intervals apart"}
+        apart = {None: "too few seeds for an interval", True: "intervals overlap", False: "intervals apart"}
         shown = with_interval(second, column.scale, column.digits)
         note = f"then {other}, {shown} {unit}; {apart[first.overlaps(second)]}"
     return {"title": title, "label": label, "value": value, "note": note}

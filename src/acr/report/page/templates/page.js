@@ -282,6 +282,10 @@
   });
   addEventListener("beforeprint", () => { before = root.dataset.theme; setTheme("light"); printable(680); });
   addEventListener("afterprint", () => { setTheme(before || "light"); $$(".plot").forEach((node) => Plotly.relayout(node, { width: null, autosize: true })); });
+  // A box that scrolls says so while part of its table is out of sight at the right.
+  const cue = (box) => box.classList.toggle("more", box.scrollWidth - box.clientWidth - box.scrollLeft > 8);
+  const grown = new ResizeObserver((entries) => entries.forEach((entry) => cue(entry.target)));
+  $$(".scroll").forEach((box) => { grown.observe(box); box.addEventListener("scroll", () => cue(box), { passive: true }); });
   const copy = $("#copy");
   if (navigator.clipboard) {
     copy.hidden = false;
