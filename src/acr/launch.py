@@ -3,39 +3,62 @@
 from __future__ import annotations
 
 import math
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import psutil
 import torch
 
-from acr.config import Precision, RunConfig
+from acr.config import NOT_PART_OF_IDENTITY, RESNET18, Precision, RunConfig
 from acr.data.catalog import find
+from acr.data.fingerprint import Fingerprint
 from acr.data.images import DataSet
 from acr.data.loading import load_dataset
 from acr.data.stream import TaskStream
 from acr.data.views import Views
-from acr.errors import AcrError, InputError
+from acr.errors import AcrError, InputError, command, is_out_of_memory, shown
 from acr.evaluation.scenarios import DrawnAtEvaluation, Scenario, StoredImages
 from acr.methods.method import Context, Method, method_class
-from acr.networks import Network, resnet18
+from acr.networks import Network, NetworkBuilder
 from acr.randomness import keyed_global
-from acr.runs.resolve import make_config
-from acr.runs.run import Run, finished_run, load_run
-from acr.runs.writer import CONFIG, RunWriter, folder_name
+from acr.runs.data_record import DATA, DataRecord, check_same_data, read_record, recorded_fingerprint, what_changed
+from acr.runs.resolve import make_config, placed
+from acr.runs.run import Run, attempts, finished_runs, load_run
+from acr.runs.writer import CONFIG, ENVIRONMENT, RunWriter, folder_name
 from acr.shift.suite import ShiftSpec, build_suite
+from acr.storage.progress import watched
 from acr.training.checkpoint import CheckpointError, Checkpoints
 from acr.training.compilation import compile_encoder
-from acr.training.devices import find_device, image_device
+from acr.training.devices import check_precision, find_device, image_device
 from acr.training.loggers import Logger, check_loggers, open_loggers
 from acr.training.loop import TrainingLoop
+from acr.training.notes import notes
 from acr.training.results import write_results
 from acr.training.threads import set_threads
 from acr.training.torch_settings import torch_settings
 from acr.training.trainer import Trainer
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from acr.keywords import RunKeywords
+
 Resume = Literal["auto", "ask"]
 AUTOCAST: dict[Precision, torch.dtype | None] = {"32": None, "bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
 """Type in which the encoder computes."""
+
+
+WEIGHTS_PER_SQUARE = 2728
+"""Weights of a ResNet-18 divided by the square of its width, about."""
+
+
+class RunNote(UserWarning):
+    """Something worth knowing about a run before it begins; see :mod:`acr.training.notes`."""
 
 
 class Unfinished(InputError):
@@ -49,16 +72,19 @@ def run(
     *,
     fresh: bool = False,
     resume: Resume = "auto",
-    **config: Any,
+    options: Mapping[str, Any] | None = None,
+    **config: Unpack[RunKeywords],
 ) -> Run:
     """Train a method on a data set and evaluate it; returns the run, whose folder is created below ``out``.
 
-    ``config`` takes any field of :class:`acr.config.RunConfig` and any option of the method. A finished run is not
-    repeated, and an interrupted one is resumed (or raises :class:`Unfinished`, if ``resume="ask"``); ``fresh=True``
-    starts a new run beside the old one.
+    ``config`` takes any field of :class:`acr.config.RunConfig` and any option of the method. Options of a method that
+    is not part of this package can also be given as ``options``, where a type checker does not look. A finished run is
+    not repeated, and an interrupted one is resumed (or raises :class:`Unfinished`, if ``resume="ask"``); ``fresh=True``
+    starts a new run beside the old one. Progress is shown in a terminal and in a notebook, unless ``quiet=True``.
     """
+    given = {**config, **(options or {})}
     return run_config(
-        make_config({"method": method, "dataset": dataset, "out": Path(out), "quiet": True, **config}),
+        make_config({"method": method, "dataset": dataset, "out": Path(out), "quiet": not watched(), **given}),
         fresh=fresh,
         resume=resume,
     )
@@ -66,42 +92,145 @@ def run(
 
 def run_config(config: RunConfig, *, fresh: bool = False, resume: Resume = "auto") -> Run:
     """Run a complete config, or return its run if that is already finished; arguments as for :func:`run`."""
-    path = config.out / folder_name(config)
-    if fresh and path.exists():  # the first name that is free: NAME-2, NAME-3, ...
-        path = next(p for n in range(2, 10_000) if not (p := path.with_name(f"{path.name}-{n}")).exists())
-    if (run := finished_run(path)) is not None:
-        return run
+    config = placed(config)
+    place = find_place(config, fresh=fresh)
+    place.warn()
+    return run_at(config, place, resume=resume)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run is, or is to be made."""
+
+    folder: Path
+    finished: Run | None = None
+    """The run, if it is finished."""
+    remark: str = ""
+    """What a person should know about the images of the runs that are there."""
+
+    def warn(self) -> None:
+        """Say what a person should know."""
+        if self.remark:
+            warnings.warn(self.remark, stacklevel=3)
+
+
+def find_place(
+    config: RunConfig, *, fresh: bool = False, fingerprint: Callable[[RunConfig], Fingerprint] | None = None
+) -> Place:
+    """The folder of a config's run on its images as they are now; a new one if there is none, or if ``fresh``.
+
+    A run on other images is another run, although its config is the same: it keeps its folder, and the next free name
+    (NAME-2, NAME-3, ...) is used. ``fingerprint`` reads the images of a config; callers with many configs may remember
+    what it returned. Images are read only if a folder of this name exists.
+    """
+    base = config.out / folder_name(config)
+    older = attempts(base)[::-1]  # the newest first
+    free = next_attempt(base)
+    if fresh or not older:
+        return Place(free if fresh else base)
+    finished = finished_runs(base)
+    try:
+        now = (fingerprint or read_fingerprint)(config)
+    except InputError as error:
+        if not finished:
+            return Place(older[-1])  # to load the data set fails there again, with the same error
+        remark = f"{finished[0].folder} is finished, but its images cannot be compared. {error}"
+        return Place(finished[0].folder, finished[0], remark)
+    begun = [Run(path) for path in older]
+    for run in (*finished, *begun):
+        # A run that was killed before it had recorded anything has nothing that could be mixed with other images.
+        known = recorded_fingerprint(run) or (
+            "" if run.finished or (run.folder / "checkpoint").exists() else now.digest
+        )
+        remark = "" if known else (
+            f"{run.folder} was made by a version that kept no record of the images, so it is not known whether they "
+            "are still the same."
+        )  # fmt: skip
+        if known in ("", now.digest):
+            return Place(run.folder, run if run.finished else None, remark)
+    changed = what_changed(begun[0].folder, now)
+    remark = f"{begun[0].folder} is a run on other images: {changed}. This run gets its own folder, {free}."
+    return Place(free, remark=remark)
+
+
+def read_fingerprint(config: RunConfig) -> Fingerprint:
+    """The fingerprint of a config's images as they are now."""
+    return load_dataset(config.dataset, config).fingerprint
+
+
+def run_at(config: RunConfig, place: Place, resume: Resume = "auto") -> Run:
+    """Run a config at the place that :func:`find_place` found for it, unless it is finished there."""
+    if place.finished is not None:
+        return place.finished
+    path = place.folder
     if resume == "ask" and Checkpoints(path / "checkpoint", config.identity()).folders():
         raise Unfinished(
-            f"This run was started before but not finished: {path}. Resume it with: acr resume {path} "
+            f"This run was started before but not finished: {path}. Resume it with: {command('acr', 'resume', path)} "
             "(or add --resume auto). To start a new run beside it, add --fresh."
         )
     return execute(config, path)
 
 
-def resume_run(folder: str | Path, **changes: Any) -> Run:
-    """Finish the run in a folder. ``changes`` may alter how it is run (device, threads, ...), but not its results."""
+def next_attempt(path: Path) -> Path:
+    """The first name that is free: NAME, NAME-2, NAME-3, ..."""
+    if not os.path.lexists(path):
+        return path
+    return next(p for n in count(2) if not os.path.lexists(p := path.with_name(f"{path.name}-{n}")))
+
+
+def resume_run(folder: str | Path, *, dataset: str | None = None, **changes: Any) -> Run:
+    """Finish the run in a folder. ``changes`` may alter how it is run (device, threads, ...), but not its results.
+
+    ``dataset`` says where the images are now (``folder:PATH``), if they were moved; they must be the same images.
+
+    A folder is data, also one from a stranger, and must not decide which code is run. So a run with an encoder of the
+    user's own is resumed only if ``changes`` name its function as ``network``.
+    """
     old = load_run(folder)
-    config = make_config({**old.values, **changes})
+    if old.finished and not set(changes) - NOT_PART_OF_IDENTITY:
+        return old  # its method need not be installed
+    if old.config.network != RESNET18 and "network" not in changes and not old.finished:
+        raise InputError(
+            f"The encoder of this run is made by {old.config.network}, and resuming it runs that code. "
+            f"If you trust it: {command('acr', 'resume', folder, '--network', old.config.network)}"
+        )
+    config = make_config({**old.values, "quiet": not watched(), **changes})
+    if not old.finished and old.revision != config.options.revision:
+        raise InputError(
+            f"{folder} was begun with a version of this program in which {config.method} worked differently. Finish it "
+            f"with that version ({ENVIRONMENT} names it), or run it anew: "
+            f"{command('acr', 'run', '--config', Path(folder) / CONFIG)}"
+        )
     if config.identity() != old.config.identity():
         raise InputError(f"These settings would change the results of {folder}: {', '.join(sorted(changes))}.")
-    return old if old.finished else execute(config, Path(folder))
+    if old.finished:
+        return old
+    if dataset is not None and read_record(old.folder) is None:
+        raise InputError(f"{folder} has no record of its images, so it is not known whether {dataset} holds the same.")
+    return execute(config, Path(folder), dataset)
 
 
-def execute(config: RunConfig, path: Path) -> Run:
+def execute(config: RunConfig, path: Path, dataset: str | None = None) -> Run:
     """Train and evaluate in a run folder, resuming from its last checkpoint if it has one.
 
-    PyTorch's number of threads and choice of algorithms are set for the run, and restored afterwards.
+    PyTorch's number of threads and choice of algorithms are set for the run, and restored afterwards. ``dataset`` says
+    where the images are, if they are not where the config says.
     """
-    with torch_settings(find_device(config.device), config.threads, config.deterministic, config.tf32):
-        return _execute(config, path)
+    try:
+        with torch_settings(find_device(config.device), config.threads, config.deterministic, config.tf32):
+            return _execute(config, path, dataset or config.dataset)
+    except (MemoryError, RuntimeError) as error:
+        if is_out_of_memory(error):
+            raise memory_error(config, path) from error
+        raise
 
 
-def _execute(config: RunConfig, path: Path) -> Run:
+def _execute(config: RunConfig, path: Path, dataset: str) -> Run:
     # Whatever can be wrong with the input is found out before the run folder is touched.
     check_loggers(config)
     check_same_run(config, path)
-    data = load_dataset(config.dataset, config)
+    data = load_dataset(dataset, config)
+    check_same_data(path, data.fingerprint)
     stream = TaskStream.split(data, config.tasks, config.classes_per_task, config.class_order)
     cls = method_class(config.method)
     if cls.uses_memory and config.buffer_size < len(stream.classes):
@@ -114,15 +243,27 @@ def _execute(config: RunConfig, path: Path) -> Run:
             f"--precision {config.precision}: {config.method} runs only with {' or '.join(cls.precisions)}. "
             f"docs/methods/{config.method}.md says why."
         )
+    check_precision(config.precision, find_device(config.device))
+    check_memory(config, data)
+    said = list(notes(config, stream, cls))
     scenarios = make_scenarios(config, data)
     loop = build_loop(config, stream)
-    threads = set_threads(config, Run(path).threads, loop)
-    folder = RunWriter.open(path, config, {"threads_because": threads.reason})
+    begun = Run(path).threads
+    threads = set_threads(config, begun, loop)
+    sittings = [*Run(path).threads_before, threads.threads]
+    if begun not in (None, threads.threads) and Checkpoints(path / "checkpoint", config.identity()).folders():
+        said.append(other_threads(begun, threads.threads))
+    for note in said:
+        warnings.warn(note, RunNote, stacklevel=5)  # where acr.run was called
+    begun_before = (path / "checkpoint").exists()
+    folder = RunWriter.open(path, config, {"threads_because": threads.reason, "threads_of_sittings": sittings})
     loggers: list[Logger] = []
     try:
+        if not (path / DATA).exists():
+            folder.write_json(DATA, DataRecord.of(data, from_the_start=not begun_before).model_dump())
         loggers += open_loggers(config, path)
         folder.listeners += [logger.log for logger in loggers]
-        checkpoints = Checkpoints(path / "checkpoint", config.identity(), config.keep)
+        checkpoints = Checkpoints(path / "checkpoint", config.identity(), config.keep, data.fingerprint.digest)
         trainer = Trainer(config, stream, loop, scenarios, folder, checkpoints)
         saved = checkpoints.load()
         if saved is not None:
@@ -131,6 +272,8 @@ def _execute(config: RunConfig, path: Path) -> Run:
             except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
                 # All the ways in which the state of another version of the method can fail to load.
                 raise CheckpointError(does_not_fit(checkpoints, error)) from error
+        for note in said:
+            folder.event("note", text=note)
         trainer.run()
         write_results(trainer)
     except OSError as error:
@@ -140,6 +283,38 @@ def _execute(config: RunConfig, path: Path) -> Run:
         for logger in loggers:
             logger.close()
     return load_run(path)
+
+
+def other_threads(begun: int | None, now: int) -> str:
+    """The note for a run that continues with another number of threads."""
+    return (
+        f"This run began with {begun} CPU thread(s) and continues with {now}. Sums are then added up in another order, "
+        "so the last bits of its results may differ from those of a run that was not interrupted. Leave out --threads "
+        "to continue as it began. environment.json lists the numbers used."
+    )
+
+
+def check_memory(config: RunConfig, data: DataSet) -> None:
+    """Refuse a network or a memory that this machine cannot hold, before the system ends the process for it."""
+    network = 2 * 4 * WEIGHTS_PER_SQUARE * config.width**2  # weights and their gradients, four bytes each
+    stored = config.buffer_size * math.prod(data.train.image_shape) if method_class(config.method).uses_memory else 0
+    there = psutil.virtual_memory().total
+    for flag, value, size in (("--width", config.width, network), ("--buffer-size", config.buffer_size, stored)):
+        if size > there:
+            raise InputError(
+                f"{flag} {value} would take about {size / 2**30:,.0f} GiB of memory; this machine has "
+                f"{there / 2**30:,.0f} GiB. Choose a smaller one."
+            )
+
+
+def memory_error(config: RunConfig, path: Path) -> AcrError:
+    """The error for a run that ran out of memory; it says what to do."""
+    saved = (path / "checkpoint").is_dir()
+    resume = f" What was saved is kept; resume with: {command('acr', 'resume', path)}" if saved else ""
+    return AcrError(
+        f"Out of memory. Try a smaller --width (it is {config.width}), --batch-size ({config.batch_size}), "
+        f"--replay-size ({config.replay_size}) or --buffer-size ({config.buffer_size}), or end other programs.{resume}"
+    )
 
 
 def does_not_fit(checkpoints: Checkpoints, error: Exception) -> str:
@@ -160,8 +335,13 @@ def check_same_run(config: RunConfig, path: Path) -> None:
         return
     mine, theirs = config.flat(), old.flat()
     names = [name for name in sorted({*mine, *theirs}) if mine.get(name) != theirs.get(name)]
-    rows = "; ".join(f"{name}: {theirs.get(name)} there, {mine.get(name)} here" for name in names)
+    rows = "; ".join(f"{n}: {config_shown(theirs.get(n))} there, {config_shown(mine.get(n))} here" for n in names)
     raise InputError(f"{path} holds a run with a different config. {rows}.")
+
+
+def config_shown(value: Any) -> str:
+    """A config value in a message."""
+    return shown(value).strip("'")
 
 
 def make_scenarios(config: RunConfig, data: DataSet) -> list[Scenario]:
@@ -192,7 +372,6 @@ def build_loop(config: RunConfig, stream: TaskStream, cls: type[Method] | None =
     ``cls`` is used instead of the method that the config names; it need not be registered.
     """
     cls = cls or method_class(config.method)
-    head = cls.head
     data = stream.data
     spec, _ = find(config.dataset)
     protocol = config.protocol_in_force()
@@ -201,10 +380,12 @@ def build_loop(config: RunConfig, stream: TaskStream, cls: type[Method] | None =
     padding, border = protocol.replay_border(config.dataset, views.padding, data.mean)
     device = find_device(config.device)
 
+    builder = NetworkBuilder(config, len(stream.classes), cls.head, data.train.image_shape, data.mean, data.std)
+
     def build_network(purpose: str) -> Network:
         # Initialisers only know the global generator, so it is seeded for this network and restored afterwards.
         with keyed_global(config.seed, "network", purpose):
-            network = resnet18(len(stream.classes), config.width, head, data.train.image_shape[0], data.mean, data.std)
+            network = builder.build()
         network.autocast = AUTOCAST[config.precision]
         if config.compile:
             compile_encoder(network, data.train.image_shape, device)
@@ -240,5 +421,5 @@ def storage_error(error: OSError, path: Path) -> AcrError:
     what = error.strerror or str(error)
     return AcrError(
         f"Writing to {error.filename or path} failed: {what}. Finished work is kept; "
-        f"once the cause is fixed, resume with: acr resume {path}"
+        f"once the cause is fixed, resume with: {command('acr', 'resume', path)}"
     )

@@ -25,7 +25,10 @@ from typing import Any
 import numpy as np
 
 FILE = Path(__file__).parents[1] / "golden" / "traces.json"
-METHODS = ("acr", "er", "finetune", "joint", "gem", "agem", "gss", "gdumb", "hal", "metasp", "soif", "derpp", "er-ace")
+METHODS = (
+    "acr", "er", "finetune", "joint", "gem", "agem", "gss", "gdumb", "hal", "metasp", "soif", "derpp", "er-ace", "pcr",
+    "cls-er", "scr",
+)  # fmt: skip
 SETTINGS: dict[str, Any] = {
     "dataset": "split-digits",
     "class_order": "0-5",
@@ -49,6 +52,11 @@ SETTINGS: dict[str, Any] = {
 OWN_SETTINGS: dict[str, dict[str, Any]] = {
     # The strong view ends in rounding to bytes, which two kinds of processor may round differently.
     "acr": {"second_view": "crop-flip"},
+    "gdumb": {"fit_epochs": 15},  # instead of 250
+    "pcr": {"second_view": "crop-flip"},
+    "scr": {"second_view": "crop-flip"},
+    # Not those of the digits, with which every step renews the plastic copy: both coins are to matter.
+    "cls-er": {"consistency_weight": 0.1, "plastic_frequency": 0.9, "stable_frequency": 0.7},
     # Both make much of small differences: GEM in its projection, HAL in batch norms that see single anchors.
     "gem": {"learning_rate": 0.005, "epochs": 2},
     "hal": {"learning_rate": 0.002, "epochs": 2, "anchor_steps": 5, "anchor_weight": 0.001},

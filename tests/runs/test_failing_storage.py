@@ -88,10 +88,11 @@ def test_a_disk_that_is_full_for_the_log(tmp_path, undisturbed):
         patch.setattr(Trainer, "run", lambda self: None)
         patch.setattr("acr.launch.write_results", lambda *given: None)
         execute(config, tmp_path / "run")
-    (tmp_path / "run" / "events.jsonl").symlink_to("/dev/full")
-    with pytest.raises(AcrError, match=r"Writing to .*run.* failed: No space left on device.*acr resume"):
-        execute(config, tmp_path / "run")
-    (tmp_path / "run" / "events.jsonl").unlink()
+    (tmp_path / "run" / "events.jsonl").unlink(missing_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "append_to", lambda path: os.fdopen(os.open("/dev/full", os.O_RDWR), "wb"))
+        with pytest.raises(AcrError, match=r"Writing to .*run.* failed: No space left on device.*acr resume"):
+            execute(config, tmp_path / "run")
     assert results(acr.resume_run(tmp_path / "run")) == undisturbed
 
 

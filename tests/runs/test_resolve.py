@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acr.config import RunConfig
+from acr.data.catalog import CATALOG
 from acr.errors import InputError
-from acr.runs.resolve import make_config, read_config_file
+from acr.methods.method import REGISTRY
+from acr.runs.resolve import defaults_of, make_config, read_config_file
 
 
 def test_defaults_come_from_the_data_set_and_the_user_goes_first():
@@ -56,10 +58,10 @@ def test_methods_without_a_memory_have_no_buffer_size():
         ({"buffer_sise": 3}, "Did you mean 'buffer_size'"),
         ({"method": "acrr"}, "Did you mean 'acr'"),
         ({"dataset": "split-digit"}, "Did you mean 'split-digits'"),
-        ({"method": "er", "temperature": 0.1}, "an option of acr, not of er"),
-        ({"buffer_size": -1}, "--buffer-size -1: expected greater than or equal to 0"),
-        ({"epochs": "many"}, "--epochs 'many': expected a valid integer"),
-        ({"learning_rate": 0}, "--learning-rate 0: expected greater than 0"),
+        ({"method": "er", "temperature": 0.1}, "an option of acr, pcr, scr, not of er"),
+        ({"buffer_size": -1}, "--buffer-size -1: expected at least 0"),
+        ({"epochs": "many"}, "--epochs 'many': expected a whole number"),
+        ({"learning_rate": 0}, "--learning-rate 0: expected a number above 0"),
         ({"policy": "best"}, "--policy 'best': expected 'reservoir'"),
         ({"confidence_epochs": 11, "epochs": 10}, "between 1 and the epochs of a task, 10"),
         ({"ood_severities": "0-3"}, "from 1 to 5; got 0"),
@@ -106,3 +108,22 @@ def test_any_file_is_read_or_refused(tmp_path_factory, content):
     except InputError:
         return
     assert isinstance(values, dict)
+
+
+def test_every_default_of_the_package_has_a_source():
+    """What `acr methods NAME` prints: nothing that decides how well a method learns comes from nowhere."""
+    for method in (name for name, found in REGISTRY.items() if isinstance(found, str)):
+        for dataset in CATALOG:
+            for default in defaults_of(method, dataset.replace("PATH", "photos")):
+                assert default.source, f"{method}: where does the default of {default.name} come from?"
+
+
+def test_the_source_is_that_of_the_layer_that_decides():
+    found = {default.name: default for default in defaults_of("derpp", "split-tiny-imagenet", 500)}
+    assert (found["alpha"].value, found["learning_rate"].value) == (0.2, 0.03)
+    assert "best_args" in found["alpha"].source
+    assert found["epochs"].source == found["batch_size"].source == "the paper"
+    assert found["buffer_size"].source == "given"
+    found = {default.name: default for default in defaults_of("derpp", "split-digits")}
+    assert "CIFAR-100" in found["alpha"].source
+    assert "digits_search.csv" in found["learning_rate"].source

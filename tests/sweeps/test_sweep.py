@@ -280,7 +280,7 @@ def test_twelve_runs_killed_and_started_again(tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").exists(), reason="finds workers by /proc")
 def test_twelve_runs_on_ray_with_a_killed_worker(tmp_path, monkeypatch):
-    pytest.importorskip("ray", reason="Ray is not installed: pip install 'adaptive-contrastive-replay[cluster]'")
+    pytest.importorskip("ray", reason="Ray is not installed: pip install ray")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
     recipe = tmp_path / "twelve.yaml"

@@ -15,6 +15,7 @@ from acr.data.readers.decoding import (
     decode_files,
     fit,
     image_files,
+    left_out,
     list_broken,
     resize,
     to_array,
@@ -43,6 +44,9 @@ def read_folder(folder: Path, size: int, *, skip_broken: bool, quiet: bool) -> L
         rows = by_class(image_files(tree.names), "")
         if not rows:
             raise InputError(f"{folder} holds no images in class folders ({folder}/<class>/*).")
+        if (unread := left_out(tree, "")) and not skip_broken:
+            listed = list_broken(unread)
+            raise InputError(f"{folder}: something would be left out:{listed}\nLeave it out with skip_broken=True.")
         classes = sorted({label for label, _ in rows}, key=natural)
         number = {label: i for i, label in enumerate(classes)}
         labels = np.array([number[label] for label, _ in rows], dtype=np.int64)

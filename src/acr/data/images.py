@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from acr.data.adapters import read_dataset, read_folder
+from acr.data.fingerprint import Fingerprint, Part, fingerprint, image_digests
 from acr.data.readers.decoding import Images as Images
 from acr.data.readers.decoding import to_images
 from acr.errors import InputError
@@ -47,6 +49,9 @@ class ImageSet:
 
     def __len__(self) -> int:
         return len(self.images)
+
+    def __repr__(self) -> str:
+        return f"ImageSet({len(self):,} images of {'x'.join(map(str, self.image_shape))}, {len(self.classes)} classes)"
 
     @property
     def classes(self) -> tuple[int, ...]:
@@ -103,6 +108,8 @@ class ImageSet:
         >>> ImageSet.from_arrays(np.zeros((2, 8, 8), np.uint8), ["cat", "ant"]).class_names
         {0: 'ant', 1: 'cat'}
         """
+        if hasattr(images, "detach"):  # a tensor, which may carry a gradient or be on another device
+            images = images.detach().cpu()
         pixels = to_images(np.asarray(images), "The array of images")
         names = dict(class_names or {})
         (numbers,) = number_labels([np.asarray(labels)], names)
@@ -112,7 +119,7 @@ class ImageSet:
     def from_folder(
         cls, folder: str | Path, image_size: int = 32, *, skip_broken: bool = False, quiet: bool = True
     ) -> ImageSet:
-        """From ``folder/<class>/*``: any format that Pillow reads, as RGB, cropped to the centre square.
+        """From ``folder/<class>/*``: JPEG, PNG, GIF, WebP, BMP, TIFF or PPM, as RGB, cropped to the centre square.
 
         Classes are numbered in the natural order of their folders' names. Unreadable files are left out if
         ``skip_broken``; otherwise they are an error that lists them.
@@ -141,12 +148,30 @@ class DataSet:
     std: tuple[float, ...]
     notes: Mapping[str, Any] = field(default_factory=dict)
     """What a run records about the origin of the data: files, versions, which images were held out."""
+    source: Fingerprint | None = None
+    """Fingerprint of the images that this set was chosen from; None: they are all here."""
 
     def __post_init__(self) -> None:
         if self.train.image_shape != self.test.image_shape:
             raise InputError(
                 f"{self.name}: training images are {self.train.image_shape}, test images {self.test.image_shape}."
             )
+
+    def __repr__(self) -> str:
+        sizes = f"{len(self.train):,} training and {len(self.test):,} test images"
+        shape = "x".join(map(str, self.train.image_shape))
+        return f"DataSet({self.name!r}: {sizes} of {shape}, {len(self.train.classes)} classes)"
+
+    @cached_property
+    def fingerprint(self) -> Fingerprint:
+        """What the data set is made of: equal for equal images, labels and class names, wherever they are stored."""
+        if self.source is not None:
+            return self.source
+        parts = {"train": self.train, "test": self.test}
+        return fingerprint(
+            {split: Part(image_digests(images.images), images.labels) for split, images in parts.items()},
+            {**self.test.class_names, **self.train.class_names},
+        )
 
 
 def number_labels(columns: Sequence[npt.NDArray[Any]], class_names: dict[int, str]) -> list[Labels]:

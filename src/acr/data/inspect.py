@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from acr.data.catalog import DataSpec, find
+from acr.data.fingerprint import image_digests
 from acr.data.images import DataSet, ImageSet
 from acr.data.loading import load_dataset
+from acr.data.readers.decoding import SHOWN
 from acr.errors import InputError
 
 MEAN_TOLERANCE = 0.01
@@ -48,6 +49,10 @@ def check(name: str, **fields: Any) -> Report:
         return report
     for file, reason in data.notes.get("skipped", ()):
         report.errors.append(f"unreadable: {file}: {reason}".encode("utf-8", "backslashreplace").decode())
+    for folder, reason in data.notes.get("left_out", ()):
+        report.errors.append(f"{folder}: {reason}")
+    if lost := data.notes.get("classes_without_images"):
+        report.errors.append(f"no file of these classes can be read: {', '.join(lost[:SHOWN])}")
     _describe(report, data)
     _check_classes(report, data, spec)
     _check_constants(report, data, spec)
@@ -131,7 +136,7 @@ def _check_duplicates(report: Report, data: DataSet) -> None:
 
 
 def _digests(images: ImageSet) -> list[bytes]:
-    return [hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in images.images]
+    return [digest.tobytes() for digest in image_digests(images.images)]
 
 
 def _range(counts: Mapping[int, int]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from acr.data.catalog import CATALOG, DataSpec, locate
+from acr.data.catalog import CATALOG, DataSpec, find, locate
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Row:
     epochs: int
     width: int
     learning_rate: float
+    buffer_size: int
     shift: str
     """Corruptions, severities and constants of the shifted test sets."""
     next_step: str
@@ -34,6 +35,12 @@ def list_datasets(data_root: str | Path | None = None, data_cache: str | Path | 
     root = Path(data_root) if data_root is not None else None
     cache = Path(data_cache) if data_cache is not None else None
     return [_row(spec, root, cache) for spec in CATALOG.values()]
+
+
+def describe(name: str, data_root: str | Path | None = None, data_cache: str | Path | None = None) -> Row:
+    """One data set of the catalog."""
+    spec = CATALOG[name] if name in CATALOG else find(name)[0]
+    return next(row for row in list_datasets(data_root, data_cache) if row.name == spec.name)
 
 
 def _row(spec: DataSpec, root: Path | None, cache: Path | None) -> Row:
@@ -57,6 +64,7 @@ def _row(spec: DataSpec, root: Path | None, cache: Path | None) -> Row:
         epochs=spec.epochs,
         width=spec.width,
         learning_rate=spec.learning_rate,
+        buffer_size=spec.buffer_size,
         shift=f"{count} corruptions, severity {severities}, {spec.ood_constants}",
         next_step=step,
     )

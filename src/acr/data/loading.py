@@ -46,7 +46,7 @@ def load_dataset(name: str, options: DataConfig | None = None, **fields: Any) ->
             notes[f"{split}_samples_per_class"] = {"at_most": limit, "seed": seed}
     notes["images"] = {"train": len(train), "test": len(test)}
     notes["image_shape"] = list(train.image_shape)
-    return replace(loaded, train=train, test=test, notes=notes)
+    return replace(loaded, train=train, test=test, notes=notes, source=loaded.fingerprint)
 
 
 def _validation(train: ImageSet, fraction: float, seed: int, name: str) -> tuple[ImageSet, ImageSet]:

@@ -38,6 +38,9 @@ class Task:
     def __len__(self) -> int:
         return len(self.positions)
 
+    def __repr__(self) -> str:
+        return f"Task({self.index}: {len(self):,} images of the classes {', '.join(map(str, self.classes))})"
+
     @cached_property
     def targets(self) -> Tensor:
         """The output column of every sample."""
@@ -64,6 +67,9 @@ class TaskStream(Sequence[Task]):
             raise InputError(f"{data.name} has no training images of the classes {missing}.")
         if any(not task for task in self.task_classes):
             raise InputError(f"Every task needs at least one class; got {[list(t) for t in self.task_classes]}.")
+
+    def __repr__(self) -> str:
+        return f"TaskStream({self.data.name!r}: {len(self)} tasks, {len(self.classes)} classes)"
 
     @classmethod
     def split(
@@ -123,7 +129,7 @@ def order_classes(classes: Sequence[int], order: str | Sequence[int]) -> list[in
         if order == "file":
             return list(classes)
         kind, _, seed = order.partition(":")
-        if kind == "random" and seed.isdigit():
+        if kind == "random" and seed.isdecimal() and seed.isascii():
             permutation = torch.randperm(len(classes), generator=generator(int(seed), "class-order"))
             return [classes[i] for i in permutation.tolist()]
         raise InputError(f"The class order must be 'file', 'random:SEED' or a list of labels; got {order!r}.")

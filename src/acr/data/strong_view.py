@@ -4,6 +4,9 @@ The draws of a batch decide more than numbers: in which order an image goes thro
 hue. Since they are known on the host before anything is computed, the images are put into an order in which each of
 these operations acts on neighbours, a slice of the batch. So nothing has to be picked out on the device and put back,
 and the device is never asked which images are concerned.
+
+Draws are many operations on few numbers, so they are made in NumPy, where each costs a fraction of what it does in
+PyTorch. Only the random numbers themselves come from PyTorch's generator.
 """
 
 from __future__ import annotations
@@ -12,8 +15,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 LUMA = (0.299, 0.587, 0.114)
@@ -26,14 +31,14 @@ TURNS = 4
 
 @dataclass(frozen=True)
 class BoxDraws:
-    """The box that is cut out of each image, in pixels, and the direction in which it is read."""
+    """The box that is cut out of each image, along the two axes.
 
-    left: Tensor
-    top: Tensor
-    width: Tensor
-    height: Tensor
-    mirror: Tensor
-    """-1 for a mirrored image, 1 otherwise."""
+    Both are 4 x n and on the scale of ``grid_sample``, on which an image reaches from -1 to 1: the middle of the box,
+    half its length (negative for a mirrored image), and the centres of its first and its last pixel.
+    """
+
+    x: Tensor
+    y: Tensor
 
 
 @dataclass(frozen=True)
@@ -43,12 +48,10 @@ class JitterDraws:
     ends: tuple[int, ...]
     """``ends[t]``: how many images have had their hue shifted after turn t. They come first, in that order; those that
     are not jittered come last."""
-    factor: Tensor
-    """The factor of the blend in each turn, TURNS x n; 1 where the turn is the hue shift."""
-    own_grey: Tensor
-    """Whether it is towards the pixel's own grey (saturation), TURNS x n, 1 or 0."""
-    mean_grey: Tensor
-    """Whether it is towards the image's mean grey (contrast); neither: towards black (brightness)."""
+    blends: Tensor
+    """The blend in each turn, TURNS x 3 x n: its factor, 1 where the turn is the hue shift; whether it is towards the
+    pixel's own grey (saturation), 1 or 0; and whether it is towards the image's mean grey (contrast). Neither: towards
+    black (brightness)."""
     shift: Tensor
     """The shift of the hue, in fractions of the colour circle, n."""
 
@@ -96,8 +99,8 @@ def draw_strong_view(
     chosen = torch.rand(n, generator=generator) < jitter_probability
     order, jitter = draw_jitter(chosen, generator, strength, hue)
     grey = torch.rand(n, generator=generator) < grey_probability
-    parts = (part[order] for part in (box.left, box.top, box.width, box.height, box.mirror))
-    return StrongDraws(order, order.argsort(), BoxDraws(*parts), jitter, grey[order].nonzero()[:, 0])
+    ordered = BoxDraws(box.x[:, order], box.y[:, order])
+    return StrongDraws(order, order.argsort(), ordered, jitter, grey[order].nonzero()[:, 0])
 
 
 def strong_view(images: Tensor, draws: StrongDraws) -> Tensor:
@@ -111,7 +114,8 @@ def strong_view(images: Tensor, draws: StrongDraws) -> Tensor:
         colourless = luma(pixels.index_select(0, draws.grey)).expand(-1, pixels.shape[1], -1, -1)
         pixels.index_copy_(0, draws.grey, colourless.contiguous())
     if as_bytes:
-        pixels = pixels.mul_(255).round_().to(torch.uint8)  # all steps keep 0..1, up to rounding errors
+        # All steps keep 0..1, up to rounding errors. By way of int16, because PyTorch has no fast way to uint8.
+        pixels = pixels.mul_(255).round_().to(torch.int16).to(torch.uint8)
     return pixels.index_select(0, draws.back)
 
 
@@ -131,39 +135,37 @@ def draw_boxes(
     """A box of random area and aspect for each image. One that does not fit is drawn again, up to ``tries`` times; then
     the middle of the image is taken."""
     low, high = math.log(aspect[0]), math.log(aspect[1])
-    share = area[0] + (area[1] - area[0]) * torch.rand(n, tries, generator=generator)
-    ratio = torch.exp(low + (high - low) * torch.rand(n, tries, generator=generator))
-    boxes_w = (share * height * width * ratio).sqrt().round()
-    boxes_h = (share * height * width / ratio).sqrt().round()
-    fits = (boxes_w >= 1) & (boxes_w <= width) & (boxes_h >= 1) & (boxes_h <= height)
-    first = fits.float().argmax(1, keepdim=True)
+    pixels = (area[0] + (area[1] - area[0]) * torch.rand(n, tries, generator=generator).numpy()) * height * width
+    ratio = torch.exp(low + (high - low) * torch.rand(n, tries, generator=generator)).numpy()
+    boxes = np.stack([np.rint(np.sqrt(pixels * ratio)), np.rint(np.sqrt(pixels / ratio))])  # widths and heights
+    sides = np.array([width, height], np.float32)[:, None]
+    fits: NDArray[np.bool_] = np.all((boxes >= 1) & (boxes <= sides[:, :, None]), axis=0)
     any_fits = fits.any(1)
-    square = torch.tensor(float(min(width, height)))
-    box_w = torch.where(any_fits, boxes_w.gather(1, first).squeeze(1), square)
-    box_h = torch.where(any_fits, boxes_h.gather(1, first).squeeze(1), square)
-    place = torch.rand(2, n, generator=generator)
-    left = torch.where(any_fits, (place[0] * (width - box_w + 1)).floor(), ((width - box_w) / 2).floor())
-    top = torch.where(any_fits, (place[1] * (height - box_h + 1)).floor(), ((height - box_h) / 2).floor())
-    mirror = torch.where(torch.rand(n, generator=generator) < 0.5, -1.0, 1.0) if flip else torch.ones(n)
-    return BoxDraws(left, top, box_w, box_h, mirror)
+    length = np.where(any_fits, boxes[:, np.arange(n), fits.argmax(1)], np.float32(min(width, height)))
+    place = torch.rand(2, n, generator=generator).numpy()
+    start = np.floor(np.where(any_fits, place * (sides - length + 1), (sides - length) / 2))
+    middle, half = (2 * start + length) / sides - 1, length / sides
+    first, last = (2 * start + 1) / sides - 1, (2 * (start + length) - 1) / sides - 1
+    if flip:
+        half[0] = np.where(torch.rand(n, generator=generator).numpy() < 0.5, -half[0], half[0])
+    x, y = torch.from_numpy(np.stack([middle, half, first, last], 1))
+    return BoxDraws(x, y)
 
 
 def resized_crop(pixels: Tensor, box: BoxDraws) -> Tensor:
     """Cut the drawn box out of every image and enlarge it to the full size (bilinear)."""
     n, _, height, width = pixels.shape
 
-    # Output pixel centres in box coordinates, clamped to the box's own pixels as a resize would be.
-    def axis(size: int, start: Tensor, length: Tensor, sign: Tensor | None) -> Tensor:
-        centre = (2 * torch.arange(size, device=pixels.device) + 1) / size - 1  # -1..1 over the output
-        turned = centre if sign is None else sign[:, None] * centre
-        inside = (turned + 1) / 2 * length[:, None] - 0.5
-        inside = torch.minimum(inside.clamp(min=0), length[:, None] - 1)
-        return (2 * (start[:, None] + inside) + 1) / size - 1
+    # Output pixel centres spread over the box, clamped to the box's own pixels as a resize would be.
+    def axis(size: int, box: Tensor) -> Tensor:
+        centres = torch.arange(1 - size, size, 2, device=pixels.device) / size  # -1..1 over the output
+        middle, half, first, last = box[:, :, None].unbind()
+        return torch.addcmul(middle, half, centres).clamp_(first, last)
 
-    x = axis(width, box.left, box.width, box.mirror)[:, None, :].expand(n, height, width)
-    y = axis(height, box.top, box.height, None)[:, :, None].expand(n, height, width)
-    grid = torch.stack([x, y], -1).to(pixels.dtype)
-    return F.grid_sample(pixels, grid, "bilinear", "border", align_corners=False)
+    grid = pixels.new_empty(n, 2, height, width)
+    grid[:, 0] = axis(width, box.x)[:, None, :]
+    grid[:, 1] = axis(height, box.y)[:, :, None]
+    return F.grid_sample(pixels, grid.permute(0, 2, 3, 1), "bilinear", "border", align_corners=False)
 
 
 # --- the colours ------------------------------------------------------------------------------------------------------
@@ -175,49 +177,50 @@ def draw_jitter(chosen: Tensor, generator: torch.Generator, strength: float, hue
     ``chosen`` marks the images that are jittered; ``strength`` and ``hue`` are the largest changes.
     """
     n = len(chosen)
-    factors = 1 + strength * (2 * torch.rand(3, n, generator=generator) - 1)
-    shift = hue * (2 * torch.rand(n, generator=generator) - 1)
-    operations = torch.rand(n, TURNS, generator=generator).argsort(1)
-    hue_turn = torch.where(chosen, (operations == HUE).float().argmax(1), TURNS)
-    order = hue_turn.argsort(stable=True)
-    ends = tuple(int((hue_turn <= turn).sum()) for turn in range(TURNS))
-    operations, factors = operations[order].T, factors[:, order]
-    blends = operations != HUE
-    factor = torch.where(blends, factors.gather(0, operations.clamp(max=SATURATION)), 1.0)
-    own, mean = (operations == SATURATION).float(), (operations == CONTRAST).float()
-    return order, JitterDraws(ends, factor, own, mean, shift[order])
+    factors = 1 + strength * (2 * torch.rand(3, n, generator=generator).numpy() - 1)
+    shift = hue * (2 * torch.rand(n, generator=generator).numpy() - 1)
+    operations = torch.rand(n, TURNS, generator=generator).numpy().argsort(1)
+    hue_turn = np.where(chosen.numpy(), (operations == HUE).argmax(1), TURNS)
+    order = hue_turn.argsort(kind="stable")
+    ends = np.bincount(hue_turn, minlength=TURNS).cumsum()[:TURNS]
+    operations = operations[order].T
+    with_hue = np.concatenate([factors, np.ones((1, n), np.float32)])[:, order]
+    blends = np.stack(
+        [np.take_along_axis(with_hue, operations, 0), operations == SATURATION, operations == CONTRAST], 1
+    ).astype(np.float32)
+    jitter = JitterDraws(tuple(ends.tolist()), torch.from_numpy(blends), torch.from_numpy(shift[order]))
+    return torch.from_numpy(order), jitter
 
 
 def jitter(pixels: Tensor, draws: JitterDraws) -> None:
     """Brightness, contrast, saturation and hue, in the order that was drawn for each image, in place."""
     ends, jittered = (0, *draws.ends), draws.ends[-1]
+    blends = draws.blends[..., None, None, None].to(pixels.dtype)
     # An image's turns before its hue shift come first. In turn t these are the images whose hue is shifted after t:
     # behind the first ends[t], and before those that are not jittered at all.
     for turn in range(TURNS - 1):
-        blend_towards_grey(pixels[ends[turn + 1] : jittered], draws, turn, ends[turn + 1])
+        concerned = slice(ends[turn + 1], jittered)
+        blend_towards_grey(pixels[concerned], blends[turn, :, concerned])
     if jittered:
         shift_hue(pixels[:jittered], draws.shift[:jittered])
     # Then those after it: in turn t the images whose hue was shifted before t.
     for turn in range(1, TURNS):
-        blend_towards_grey(pixels[: ends[turn]], draws, turn, 0)
+        concerned = slice(ends[turn])
+        blend_towards_grey(pixels[concerned], blends[turn, :, concerned])
 
 
-def blend_towards_grey(pixels: Tensor, draws: JitterDraws, turn: int, first: int) -> None:
+def blend_towards_grey(pixels: Tensor, blends: Tensor) -> None:
     """Brightness, contrast or saturation of each image, in place: all are p ← g + f (p - g), for different greys g.
 
-    Brightness: black. Contrast: the image's mean grey. Saturation: the pixel's own grey. ``first`` is the number of the
-    first image of the slice.
+    Brightness: black. Contrast: the image's mean grey. Saturation: the pixel's own grey. ``blends`` is one turn of
+    ``JitterDraws.blends``, 3 x n x 1 x 1 x 1.
     """
-    n = len(pixels)
-    if not n:
+    if not len(pixels):
         return
-    factor, own, mean = (
-        part[turn, first : first + n].view(n, 1, 1, 1).to(pixels.dtype)
-        for part in (draws.factor, draws.own_grey, draws.mean_grey)
-    )
+    factor, own, mean = blends.unbind()
     grey = luma(pixels)
     average = grey.mean((2, 3), keepdim=True)
-    towards = torch.addcmul(mean * average, own, grey)
+    towards = torch.addcmul(average.mul_(mean), own, grey, out=grey)
     torch.lerp(towards, pixels, factor, out=pixels)
     pixels.clamp_(0, 1)
 
@@ -226,30 +229,38 @@ def luma(pixels: Tensor) -> Tensor:
     """Grey value of every pixel, one channel; a tensor of its own, never a part of ``pixels``."""
     if pixels.shape[1] == 1:
         return pixels.clone()
-    red, green, blue = pixels[:, 0:1], pixels[:, 1:2], pixels[:, 2:3]
+    red, green, blue = pixels.chunk(3, 1)
     return (LUMA[0] * red).add_(green, alpha=LUMA[1]).add_(blue, alpha=LUMA[2])
 
 
 def shift_hue(pixels: Tensor, shift: Tensor) -> None:
     """Turn the hue of every pixel by a fraction of the colour circle, value and saturation kept, in place.
 
-    The hue is a number on a circle of length 6, on which red is 0, green 2 and blue 4. A channel falls below the value
-    (the largest channel) by the chroma times its distance from the hue beyond 1, but at most by the whole chroma. The
-    hue before the shift is in -1..5, and shifts are small, so that a distance is less than 6 before it is taken the
-    short way round.
+    The hue is measured from red, -1/2..1/2, positive towards green. Let u = |green - blue| and t = value - red, both
+    divided by the chroma. In sixths of the circle, the hue is u away from red where red is the largest channel (t = 0),
+    1 + t where it is the middle one (u = 1) and 3 - u where it is the least (t = 1). All three are u + 3 t - 2 t u, so
+    that no pixel has to be told from another, which would cost more than the arithmetic. Back again: red falls from the
+    value to the least between 1/6 and 2/6 of the circle away from red; green and blue rise between 1/6 and 2/6 away
+    from the colours opposite them, which are at -1/6 and 1/6.
     """
     if pixels.shape[1] == 1:
         return
     red, green, blue = pixels.unbind(1)
-    value = torch.maximum(torch.maximum(red, green), blue)
-    chroma = value - torch.minimum(torch.minimum(red, green), blue)
-    inverse = chroma.clamp(min=1e-12).reciprocal_()
-    hue = torch.where(
-        value == red,
-        (green - blue).mul_(inverse),
-        torch.where(value == green, (blue - red).mul_(inverse).add_(2), (red - green).mul_(inverse).add_(4)),
-    ).add_(6 * shift.view(-1, 1, 1))
-    for channel, centre in enumerate((0.0, 2.0, 4.0)):
-        distance = (hue - centre).abs_()
-        short = distance.sub_(3).abs_().neg_().add_(2).clamp_(0, 1)  # min(d, 6 - d) - 1, between 0 and 1
-        torch.addcmul(value, chroma, short, value=-1, out=pixels[:, channel])
+    value, least = torch.maximum(red, green), torch.minimum(red, green)
+    torch.maximum(value, blue, out=value)
+    torch.minimum(least, blue, out=least)
+    chroma = value - least
+    spare = chroma.clamp(min=1e-12)  # a pixel without colour has no hue, and needs none
+    side = (green - blue).div_(spare)
+    t = (value - red).div_(spare)
+    u = torch.abs(side, out=spare)
+    hue = torch.addcmul(u, t, u, value=-2).add_(t, alpha=3)
+    torch.copysign(hue, side, out=hue)
+    torch.add(shift.view(-1, 1, 1), hue, alpha=1 / 6, out=hue)
+    hue.sub_(torch.round(hue, out=spare))  # the short way round
+    low, high = 1 / 6, 2 / 6
+    value.add_(chroma)
+    least.sub_(chroma)
+    torch.addcmul(value, chroma, torch.abs(hue, out=spare).clamp_(low, high), value=-6, out=red)
+    torch.addcmul(least, chroma, torch.add(hue, low, out=spare).abs_().clamp_(low, high), value=6, out=green)
+    torch.addcmul(least, chroma, hue.sub_(low).abs_().clamp_(low, high), value=6, out=blue)

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import json
+import os
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from acr.config import RunConfig
-from acr.errors import InputError
+from acr.errors import InputError, shown
 from acr.evaluation.counts import Over
 from acr.runs import summary
-from acr.runs.resolve import make_config, read_config_file
+from acr.runs.reading import RESULTS, newest_lines, parse_event, read_arrays, read_json, repair
+from acr.runs.resolve import StoredConfig, make_config, read_stored_config
 from acr.runs.schema import SCHEMA, Results, read_results
 from acr.runs.summary import Matrix
-from acr.runs.writer import CONFIG, ENVIRONMENT, EVENTS, RESULTS
+from acr.runs.writer import CONFIG, ENVIRONMENT, EVENTS
+from acr.storage import files
 
-REPAIR_RESULTS = (
-    "Nothing was changed. Move the file away and run acr resume {folder}, which writes it again from the last "
-    "checkpoint; or start a new run beside it with --fresh."
-)
+MOST_SITTINGS = 1000
+"""Sittings of a run whose number of threads is remembered."""
 
 
 class Run:
@@ -37,12 +38,26 @@ class Run:
         self.folder = folder
 
     def __repr__(self) -> str:
-        return f"Run({str(self.folder)!r})"
+        try:
+            what = f"{self.values['method']} on {self.values['dataset']}, seed {self.values['seed']}"
+            result = f"ACC {100 * self.summary()['acc']:.1f} %" if self.finished else "not finished"
+        except (LookupError, TypeError, ValueError):  # an object that cannot be read must still be printable
+            return f"Run({str(self.folder)!r})"
+        return f"Run({what}: {result}; {str(self.folder)!r})"
 
     @cached_property
     def values(self) -> dict[str, Any]:
-        """The config as it is stored in the folder."""
-        return read_config_file(self.folder / CONFIG, of_a_run=True)
+        """The config as it is stored in the folder, in today's terms."""
+        return self._stored.values
+
+    @property
+    def revision(self) -> int:
+        """The revision of the method that made the run; see :class:`acr.config.MethodOptions`."""
+        return self._stored.revision or 1
+
+    @cached_property
+    def _stored(self) -> StoredConfig:
+        return read_stored_config(self.folder / CONFIG, of_a_run=True)
 
     @cached_property
     def config(self) -> RunConfig:
@@ -57,8 +72,7 @@ class Run:
         try:
             return read_results(content)
         except ValueError as problem:
-            advice = REPAIR_RESULTS.format(folder=self.folder)
-            raise InputError(f"{path} is damaged: {problem}. {advice}") from None
+            raise InputError(f"{path} is damaged: {problem}. {repair(self.folder)}") from None
 
     @cached_property
     def environment(self) -> dict[str, Any]:
@@ -74,15 +88,30 @@ class Run:
             return None
         return threads if isinstance(threads, int) and 0 < threads < 10_000 else None
 
+    @property
+    def threads_before(self) -> list[int]:
+        """The numbers of CPU threads of all sittings of the run so far, as far as they are recorded."""
+        try:
+            kept = self.environment.get("threads_of_sittings")
+        except InputError:
+            return []
+        known = [n for n in kept[-MOST_SITTINGS:] if isinstance(n, int)] if isinstance(kept, list) else []
+        return known or [n for n in (self.threads,) if n is not None]
+
     def arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
         """The arrays of an ``.npz`` file of the folder, such as ``memory.npz``; empty if there is no such file."""
         path = self.folder / name
-        return read_arrays(path) if path.exists() else {}
+        return read_arrays(path) if os.path.lexists(path) else {}
 
     @property
     def finished(self) -> bool:
         """Whether the run has finished."""
-        return (self.folder / RESULTS).exists() and self.results.finished
+        return os.path.lexists(self.folder / RESULTS) and self.results.finished
+
+    @cached_property
+    def ended(self) -> float:
+        """When the run finished, in seconds since 1970; in earlier versions, when its results were written."""
+        return self.results.timing.ended or (self.folder / RESULTS).lstat().st_mtime
 
     @cached_property
     def scenarios(self) -> list[str]:
@@ -114,22 +143,22 @@ class Run:
         return summary.summarise(self.results, None if baseline is None else baseline.results)
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """The events in ``events.jsonl``; a line that a crash cut off, or that is not an event, is skipped."""
+        """The events in ``events.jsonl``; a line that a crash cut off, or that is not an event, is skipped.
+
+        Of a file that is longer than :data:`acr.runs.limits.EVENTS_BYTES`, the newest part is read.
+        """
         path = self.folder / EVENTS
-        if not path.exists():
+        if not os.path.lexists(path):
             return
-        with open(path, encoding="utf-8", errors="replace") as file:
-            for line in file:
-                try:
-                    event = json.loads(line)
-                except (ValueError, RecursionError):
-                    continue
-                if not isinstance(event, dict) or not isinstance(event.get("event"), str):
-                    continue
-                if event.get("schema") != SCHEMA:
-                    found = str(event.get("schema"))[:20]
-                    raise InputError(f"{path} has lines of schema {found}; this version reads schema {SCHEMA}.")
-                yield event
+        try:
+            with os.fdopen(files.open_regular(path), "rb") as file:
+                for event in filter(None, map(parse_event, newest_lines(file, torn=True))):
+                    if event.get("schema") != SCHEMA:
+                        found = shown(event.get("schema"), 20)
+                        raise InputError(f"{path} has lines of schema {found}; this version reads schema {SCHEMA}.")
+                    yield event
+        except OSError as error:
+            raise InputError(f"Cannot read {path}: {error.strerror}.") from None
 
 
 def load_run(folder: str | Path) -> Run:
@@ -140,10 +169,58 @@ def load_run(folder: str | Path) -> Run:
     return Run(path)
 
 
+def attempts(folder: Path) -> list[Path]:
+    """The folders of all runs of one config: ``folder`` and those that ``--fresh`` made beside it, oldest first."""
+    later = re.compile(re.escape(folder.name) + r"-([1-9][0-9]{0,8})", re.ASCII)
+    numbers: dict[int, Path] = {1: folder} if (folder / CONFIG).exists() else {}
+    with suppress(OSError):
+        for path in folder.parent.iterdir():
+            if (match := later.fullmatch(path.name)) and (path / CONFIG).exists():
+                numbers[int(match[1])] = path
+    return [numbers[number] for number in sorted(numbers)]
+
+
+def finished_runs(folder: Path) -> list[Run]:
+    """The finished runs of the config whose folder this is, the newest first: that one counts, the others are history.
+
+    Runs that are damaged are passed over as long as another has finished; if none has, the first one's error is raised.
+    """
+    finished: list[tuple[float, int, Run]] = []
+    problems: list[InputError] = []
+    for place, path in enumerate(attempts(folder)):
+        run = Run(path)
+        try:
+            if run.finished:
+                finished.append((run.ended, place, run))
+        except InputError as problem:
+            problems.append(problem)
+    if problems and not finished:
+        raise problems[0]
+    return [run for *_, run in sorted(finished, key=lambda found: found[:2], reverse=True)]
+
+
 def finished_run(folder: Path) -> Run | None:
-    """The run in a folder if it is finished; None if it is not, or if there is no run."""
-    run = Run(folder)
-    return run if run.finished else None
+    """The run that counts for the config whose folder this is: its newest finished one; None if there is none."""
+    return next(iter(finished_runs(folder)), None)
+
+
+def successor(run: Run) -> Run | None:
+    """The newer finished run of the same config beside a finished run, if there is one: that one counts."""
+    name = re.sub(r"-[1-9][0-9]{0,8}$", "", run.folder.name)
+    for first in (run.folder, run.folder.with_name(name)):
+        newest = finished_run(first) if (first / CONFIG).exists() else None
+        if newest is not None and newest.folder != run.folder and same_run(newest, run):
+            return newest
+    return None
+
+
+def same_run(first: Run, second: Run) -> bool:
+    """Whether two finished runs have the same config, as far as results depend on it, and the same images.
+
+    Runs of earlier versions, which kept no record of their images, are taken to be.
+    """
+    images = {run.results.data.fingerprint for run in (first, second)} - {""}
+    return bool(first.results.identity) and first.results.identity == second.results.identity and len(images) < 2
 
 
 def find_runs(*folders: str | Path) -> list[Run]:
@@ -154,34 +231,3 @@ def find_runs(*folders: str | Path) -> list[Run]:
             raise InputError(f"{folder} does not exist.")
         found.update(dict.fromkeys(sorted(path.parent for path in folder.rglob(CONFIG))))
     return [Run(path) for path in found]
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The content of a JSON file of a run folder; an error if its schema is not the one that this version reads."""
-    try:
-        content = json.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"Cannot read {path}: {error.strerror}.") from None
-    except (ValueError, RecursionError):
-        advice = " " + REPAIR_RESULTS.format(folder=path.parent) if path.name == RESULTS else ""
-        raise InputError(f"{path} is damaged: it is not JSON.{advice}") from None
-    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        found = str(content.get("schema"))[:20] if isinstance(content, dict) else None
-        raise InputError(f"{path} has schema {found}; this version reads schema {SCHEMA}.")
-    return content
-
-
-def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of an ``.npz`` file of a run folder, with the same check. Pickled objects are refused."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            content = {name: file[name] for name in file.files}
-    except OSError as error:
-        raise InputError(f"Cannot read {path}: {error.strerror or error}.") from None
-    except Exception as error:  # zipfile, zlib and numpy each have errors of their own for a damaged file
-        why = str(error).partition(".")[0]  # numpy adds how to load unsafe files
-        raise InputError(f"{path} is damaged, or not a file of this program: {why}.") from None
-    schema = content.pop("schema", None)
-    if schema is None or schema.shape != () or schema != SCHEMA:
-        raise InputError(f"{path} has schema {str(schema)[:20]}; this version reads schema {SCHEMA}.")
-    return content

@@ -5,12 +5,13 @@ A damaged or foreign file is refused with a reason, never read in part.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
 
-from acr.evaluation.counts import Counts
+from acr.evaluation.counts import Counts, Figure
 
 SCHEMA = 1
 """Version of the files of a run folder; each file states it, and files of other versions are refused."""
@@ -40,8 +41,8 @@ class Memory(_Part):
     """Bytes that the method keeps of past samples outside the memory."""
     per_class: list[int] = []
     per_task: list[int] = []
-    cv_classes: float = float("nan")
-    cv_tasks: float = float("nan")
+    cv_classes: Figure = math.nan
+    cv_tasks: Figure = math.nan
     """Coefficients of variation in percent: 0 is exact balance."""
 
 
@@ -50,8 +51,10 @@ class Data(_Part):
 
     train: int = 0
     test: int = 0
-    mean: list[float] = []
-    std: list[float] = []
+    mean: list[Figure] = []
+    std: list[Figure] = []
+    fingerprint: str = ""
+    """Digest of all images and labels; empty in runs of earlier versions."""
     notes: dict[str, Any] = {}
 
 
@@ -59,6 +62,8 @@ class Timing(_Part):
     """How long the run took."""
 
     seconds: float
+    ended: float = 0.0
+    """When it finished, in seconds since 1970; 0 in results of earlier versions."""
 
 
 class Results(_Part):
@@ -83,6 +88,8 @@ class Results(_Part):
     parameters: int = 0
     stages: list[Stage] = Field(min_length=1)
     memory: Memory = Memory()
+    facts: dict[str, float] = {}
+    """What the method reports about itself (:meth:`acr.methods.method.Method.facts`)."""
     timing: Timing
     summary: dict[str, Any] = {}
     """The figures of :meth:`acr.Run.summary`, for readers without this package; None if one is not known."""

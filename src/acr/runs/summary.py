@@ -9,11 +9,24 @@ import numpy as np
 import numpy.typing as npt
 
 from acr import metrics
-from acr.errors import InputError
+from acr.errors import InputError, unknown
 from acr.evaluation.counts import Over, accuracy_matrix
 from acr.runs.schema import Results
 
 Matrix = npt.NDArray[np.float64]
+
+
+class UnknownScenario(InputError, KeyError):
+    """A scenario that the run was not evaluated under."""
+
+    __str__ = InputError.__str__  # a KeyError would show its message in quotes
+
+
+class ByScenario(dict[str, Matrix]):
+    """Accuracy matrices by scenario; asking for another one raises an error that lists those there are."""
+
+    def __missing__(self, name: str) -> Matrix:
+        raise UnknownScenario(str(unknown("scenario", name, self)))
 
 
 def scenarios(results: Results) -> list[str]:
@@ -32,10 +45,10 @@ def accuracy_matrices(results: Results, over: Over) -> Mapping[str, Matrix]:
     ``over``: the outputs among which predictions are made.
     """
     by_stage = {stage.stage: stage.scenarios for stage in results.stages}
-    matrices = {
-        name: accuracy_matrix([by_stage.get(stage, {}).get(name) for stage in range(len(results.tasks))], over)
+    matrices = ByScenario(
+        (name, accuracy_matrix([by_stage.get(stage, {}).get(name) for stage in range(len(results.tasks))], over))
         for name in scenarios(results)
-    }
+    )
     shifted = [matrix for name, matrix in matrices.items() if name != "clean"]
     if shifted:
         counted = [matrices["clean"]] if "clean-in-ood" in results.quirks else []
@@ -106,6 +119,7 @@ def summarise(results: Results, baseline: Results | None = None) -> dict[str, An
         numbers["mean_corruption_error"] = mean_corruption_error(results, baseline)
     numbers["cv_classes"] = results.memory.cv_classes
     numbers["cv_tasks"] = results.memory.cv_tasks
+    numbers |= {name: value for name, value in results.facts.items() if name not in numbers}
     numbers["seconds"] = results.timing.seconds
     return numbers
 

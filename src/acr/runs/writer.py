@@ -8,7 +8,6 @@ is written completely or not at all, states its schema version, and can be read 
 from __future__ import annotations
 
 import io
-import json
 import os
 import platform
 import sys
@@ -27,12 +26,14 @@ from filelock import BaseFileLock
 from acr._version import __version__
 from acr.config import RunConfig
 from acr.errors import AcrError, InputError
+from acr.runs import limits
+from acr.runs.reading import RESULTS, json_text, parse_json
 from acr.runs.schema import SCHEMA, Results
 from acr.storage import files
 from acr.storage.locks import try_lock
 from acr.storage.workers import cores
 
-CONFIG, RESULTS, EVENTS, ENVIRONMENT = "config.yaml", "results.json", "events.jsonl", "environment.json"
+CONFIG, EVENTS, ENVIRONMENT = "config.yaml", "events.jsonl", "environment.json"
 LOCK = ".lock"
 
 
@@ -41,7 +42,8 @@ def folder_name(config: RunConfig) -> str:
 
     A config therefore always finds its own folder.
     """
-    data = config.dataset.replace("/", "_").replace(":", "-")
+    kind, colon, path = config.dataset.partition(":")
+    data = f"{kind}-{Path(path).name}" if colon else kind
     size = f"-b{config.buffer_size}" if config.buffer_size else ""
     return f"{data[:60]}-{config.method}{size}-s{config.seed}-{config.identity()[:10]}"
 
@@ -52,13 +54,19 @@ class Busy(AcrError):
     exit_code = 75  # the system's code for "try again later"
 
 
+class FolderGone(AcrError):
+    """The folder of a run was deleted or moved while the run was writing to it."""
+
+
 class RunWriter:
     """A run folder being written, by one process at a time."""
 
     def __init__(self, path: Path, config: RunConfig) -> None:
         self.path = path
         self.config = config
-        self._events: IO[str] | None = None
+        self._events: IO[bytes] | None = None
+        self._folder: tuple[int, int] | None = None
+        """What the system knows the folder by: another folder of the same name is not it."""
         self._lock: BaseFileLock | None = None
         self.listeners: list[Callable[[dict[str, Any]], None]] = []
         """Called with every event after it is written."""
@@ -69,16 +77,21 @@ class RunWriter:
         folder = cls(path, config)
         try:
             path.mkdir(parents=True, exist_ok=True)
+            folder._folder = number_of(path)
             folder._take_lock()
             for left_over in path.glob(".*.part"):  # by a process that was killed while writing
                 left_over.unlink()
+            files.check_regular(path / CONFIG)
             if not (path / CONFIG).exists():
-                text = yaml.safe_dump({"schema": SCHEMA, **config.flat()}, sort_keys=False)
+                header = {"schema": SCHEMA, "revision": config.options.revision}
+                text = yaml.safe_dump({**header, **config.flat()}, sort_keys=False)
                 files.write_text(path / CONFIG, text)
             folder.write_json(ENVIRONMENT, {**environment(), **(notes or {})})
         except (OSError, ValueError) as error:  # ValueError: a name with a null byte
             folder.close()
             why = getattr(error, "strerror", None) or error
+            if isinstance(error, files.NotRegular):
+                raise InputError(f"{error.filename} is not used: {why}. Remove it, or choose another --out.") from None
             raise InputError(f"Cannot write to the output folder {path}: {why}. Choose another with --out.") from None
         return folder
 
@@ -97,23 +110,43 @@ class RunWriter:
             self._lock.release()
         self._events = self._lock = None
 
+    def check_there(self) -> None:
+        """Raise :class:`FolderGone` if the folder was deleted or moved since it was opened.
+
+        Open files can be written to after they were deleted, and missing folders be made again, so without this check
+        a run would go on for hours and leave nothing, or pieces.
+        """
+        try:
+            there = number_of(self.path)
+        except OSError:
+            there = None
+        if there is None or there != self._folder:
+            raise FolderGone(
+                f"The run folder {self.path} was deleted, moved or replaced while the run was writing to it, so the "
+                "run has stopped. If it was moved, resume it where it is now with acr resume; otherwise start it again."
+            )
+
     def event(self, event: str, **values: Any) -> None:
         """Add a line to ``events.jsonl``."""
+        self.check_there()
+        path = self.path / EVENTS
+        if self._events is not None and not os.path.lexists(path):
+            self._events.close()  # only this file was deleted: the next line begins a new one
+            self._events = None
         if self._events is None:
-            path = self.path / EVENTS
-            torn = path.exists() and path.stat().st_size > 0 and not ends_with_newline(path)
-            self._events = open(path, "a", encoding="utf-8")  # noqa: SIM115 - held open for the whole run
-            if torn:
-                self._events.write("\n")  # a line that a crash cut off must not swallow the next one
+            self._events = files.append_to(path)
+            if not ends_with_newline(self._events):
+                self._events.write(b"\n")  # a line that a crash cut off must not swallow the next one
         line = {"event": event, "schema": SCHEMA, "time": round(time.time(), 3), **values}
-        self._events.write(json.dumps(line) + "\n")
+        self._events.write(json_text(line).encode() + b"\n")
         self._events.flush()
         for listener in self.listeners:
             listener(line)
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
         """Write a JSON file, completely or not at all."""
-        files.write_text(self.path / name, json.dumps({"schema": SCHEMA, **content}, indent=1, allow_nan=False) + "\n")
+        self.check_there()
+        files.write_text(self.path / name, json_text({"schema": SCHEMA, **content}, indent=1) + "\n")
 
     def write_results(self, results: Results) -> None:
         """Write ``results.json``, the last file of a run: it marks the run as finished."""
@@ -121,6 +154,7 @@ class RunWriter:
 
     def write_arrays(self, name: str, **arrays: np.ndarray[Any, Any]) -> None:
         """Write an ``.npz`` file, completely or not at all."""
+        self.check_there()
         buffer = io.BytesIO()
         np.savez_compressed(buffer, schema=np.array(SCHEMA), **arrays)  # type: ignore[arg-type]
         files.write_bytes(self.path / name, buffer.getvalue())
@@ -129,17 +163,24 @@ class RunWriter:
 def owner(folder: Path) -> str:
     """The process that writes a run folder, according to its ``environment.json``."""
     try:
-        content = json.loads((folder / ENVIRONMENT).read_bytes())
+        content = parse_json(files.read_bytes(folder / ENVIRONMENT, limits.JSON_BYTES))
         return f"process {int(content['process'])} on {str(content['host'])[:80]}"
     except (OSError, ValueError, LookupError, TypeError):
         return "another process"
 
 
-def ends_with_newline(path: Path) -> bool:
-    """Whether the last line of a file is complete."""
-    with open(path, "rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"
+def ends_with_newline(file: IO[bytes]) -> bool:
+    """Whether the last line of an open file is complete, or it has none."""
+    if os.fstat(file.fileno()).st_size == 0:
+        return True
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) == b"\n"
+
+
+def number_of(folder: Path) -> tuple[int, int]:
+    """What the system knows a folder by, whatever its name."""
+    status = os.stat(folder)
+    return status.st_dev, status.st_ino
 
 
 def environment() -> dict[str, Any]:

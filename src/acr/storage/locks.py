@@ -1,8 +1,8 @@
 """Locks between processes, so that two of them do not write the same folder, or do the same long work, at once.
 
-The locking is filelock's: a lock ends with the process that holds it, however that ends. Its file is not followed if it
-is a link, is never truncated, and stays when the lock is released, because removing it would let a third process lock a
-new file of the same name.
+The locking is filelock's: a lock ends with the process that holds it, however that ends. Its file must be a regular
+file: a link is not followed, and a pipe is not waited for. It is never truncated, and stays when the lock is released,
+because removing it would let a third process lock a new file of the same name.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from pathlib import Path
 
 from filelock import BaseFileLock, FileLock, Timeout
 
+from acr.storage.files import check_regular
+
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[bool]:
@@ -22,6 +24,7 @@ def exclusive(path: Path) -> Iterator[bool]:
     it, if slower.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    check_regular(path)
     lock = FileLock(path, mode=0o666)
     try:
         lock.acquire()
@@ -36,6 +39,7 @@ def exclusive(path: Path) -> Iterator[bool]:
 
 def try_lock(path: Path) -> BaseFileLock | None:
     """Take the lock file ``path`` now, and hold it until ``release()``; None if another process has it."""
+    check_regular(path)
     lock = FileLock(path, mode=0o666)
     try:
         lock.acquire(timeout=0)

@@ -1,10 +1,35 @@
-"""Progress of long work: a bar on a terminal, and durations as text."""
+"""Progress of long work: a bar on a terminal, a line in a notebook, and durations as text."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+
+def watched() -> bool:
+    """Whether a person sees progress as it happens: standard error is a terminal, or the program is a notebook."""
+    return sys.stderr.isatty() or in_notebook()
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    ipython: Any = sys.modules.get("IPython")  # a notebook has imported it; nothing else needs it
+    shell = ipython.get_ipython() if ipython is not None else None
+    return shell is not None and hasattr(shell, "kernel")
+
+
+class NotebookLine:
+    """One line of a cell's output that is replaced as work goes on; needs no widgets."""
+
+    def __init__(self) -> None:
+        display: Any = sys.modules["IPython"].display
+        self._handle = display.display({"text/plain": ""}, raw=True, display_id=True)
+
+    def show(self, text: str) -> None:
+        """Replace the line."""
+        self._handle.update({"text/plain": text}, raw=True)
 
 
 @contextmanager
@@ -19,7 +44,6 @@ def progress(
     if quiet or not sys.stderr.isatty():
         yield lambda amount: None
         return
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         DownloadColumn,
@@ -30,6 +54,8 @@ def progress(
         TimeRemainingColumn,
         TransferSpeedColumn,
     )
+
+    from acr.console import Console
 
     counts: list[ProgressColumn] = [DownloadColumn(), TransferSpeedColumn()] if bytes else [MofNCompleteColumn()]
     columns = [TextColumn("{task.description}"), BarColumn(), *counts, TimeRemainingColumn()]

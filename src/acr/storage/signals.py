@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -33,3 +35,24 @@ class StopSignal:
     def __exit__(self, *problem: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def end_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the block as an exception does, so that temporary folders are removed on the way out.
+
+    Python's own answer to the signal is to end the process at once.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    try:
+        before = signal.signal(signal.SIGTERM, end)
+    except ValueError:  # not the main thread: its owner handles signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

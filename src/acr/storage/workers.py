@@ -25,8 +25,10 @@ import acr
 from acr.errors import AcrError
 
 START = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from acr.storage.workers import serve; serve(sys.argv[2])"
+    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from importlib import import_module; "
+    "module, name = sys.argv[2].split(':'); del sys.argv[1:3]; getattr(import_module(module), name)()"
 )
+"""What a child executes. Up to the third statement it is isolated: it imports nothing but Python's own modules."""
 
 
 PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
@@ -79,7 +81,7 @@ class WorkerPool:
 
     def _start(self, count: int) -> None:
         while len(self.children) < count:
-            command = [sys.executable, "-I", "-c", START, json.dumps(import_path()), self.task]
+            command = child_command("acr.storage.workers:serve", self.task)
             child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             self.children.append(child)
             self._idle.put(child)
@@ -101,15 +103,24 @@ class WorkerPool:
         return json.loads(answer)
 
 
+def child_command(function: str, *arguments: str) -> list[str]:
+    """The command that calls a ``module:function`` without arguments in a new interpreter; ``sys.argv`` has them.
+
+    The interpreter starts isolated (``-I``): with ``-m`` or ``-c`` alone, Python would look for modules in the current
+    folder first, and execute a ``json.py`` or ``numpy.py`` that lies there. It is given the path of this process.
+    """
+    return [sys.executable, "-I", "-c", START, json.dumps(import_path()), function, *arguments]
+
+
 def import_path() -> list[str]:
     """Where children look for modules: where this process does, except in the current folder as such."""
     return list(dict.fromkeys([*(folder for folder in sys.path if folder), str(Path(acr.__file__).parents[1])]))
 
 
-def serve(task: str) -> None:
+def serve() -> None:
     """The main loop of a child: read one job per line and answer with one line, until there is no more input."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, and ends its children
-    module, _, name = task.partition(":")
+    module, _, name = sys.argv[1].partition(":")
     function = getattr(import_module(module), name)
     for line in sys.stdin:
         try:

@@ -82,8 +82,9 @@ def estimate(
             images = config.data_key()
             if images not in data:
                 data[images] = load_dataset(config.dataset, config.model_copy(update={"quiet": True}))
-            kind = (*images, config.method, config.buffer_size, config.width, config.batch_size, config.replay_size,
-                    config.epochs, config.options.model_dump_json(), config.protocol)  # fmt: skip
+            kind = (*images, config.method, config.buffer_size, config.network, config.width, config.stem,
+                    config.batch_size, config.replay_size, config.epochs, config.options.model_dump_json(),
+                    config.protocol)  # fmt: skip
             if kind not in measured:
                 if before_trial is not None:
                     before_trial(config)

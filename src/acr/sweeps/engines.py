@@ -9,7 +9,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,9 +19,14 @@ import yaml
 
 from acr.errors import InputError
 from acr.storage import files
-from acr.storage.workers import PASSIVE, cores
+from acr.storage.workers import PASSIVE, child_command, cores
 from acr.sweeps.jobs import STOPPING_SECONDS, Engine, Job, Outcome
 from acr.sweeps.ray_engine import RayEngine
+
+LOG_BYTES = 64 << 10
+"""How much is read of the end of a worker's log."""
+LONGEST_REASON = 3000
+"""Characters of the reason that a worker gives."""
 
 
 @dataclass
@@ -65,10 +69,11 @@ class LocalEngine:
         config_file, log = hidden / f"{job.name}.yaml", hidden / f"{job.name}.log"
         values = job.config.model_copy(update={"threads": threads, "quiet": True}).flat()
         try:
+            files.refuse_link(hidden)
             files.write_text(config_file, yaml.safe_dump(values, sort_keys=False))
-            with open(log, "wb") as output:
+            with files.start_over(log) as output:
                 process = subprocess.Popen(
-                    [sys.executable, "-m", "acr.sweeps.worker", str(config_file)],
+                    child_command("acr.sweeps.worker:main", str(config_file)),
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=subprocess.STDOUT,
@@ -131,12 +136,12 @@ def worker_environment(threads: int, gpu: str | None) -> dict[str, str]:
 def last_words(log: Path) -> str:
     """Why a worker failed, from the end of its log."""
     try:
-        lines = log.read_text(errors="replace").strip().splitlines()
+        lines = files.read_end(log, LOG_BYTES).decode(errors="replace").strip().splitlines()
     except OSError:
         return "it left no log"
     # The last error that acr printed, which may span several lines; without one, the last line.
     first = next((i for i in reversed(range(len(lines))) if lines[i].startswith("acr: ")), len(lines) - 1)
-    words = " ".join(lines[max(first, 0) :]).removeprefix("acr: ").strip()
+    words = " ".join(lines[max(first, 0) :])[:LONGEST_REASON].removeprefix("acr: ").strip()
     return words or "it ended without a message"
 
 

@@ -22,11 +22,13 @@ class Job:
     not_before: float = 0.0
     """Time before which it is not started, by the monotonic clock."""
     started: float = 0.0
+    place: Path | None = None
+    """The run's folder, if it is not the one that its config names: that one may hold a run on other images."""
 
     @property
     def folder(self) -> Path:
         """The run's folder."""
-        return self.config.out / folder_name(self.config)
+        return self.place or self.config.out / folder_name(self.config)
 
     @property
     def name(self) -> str:

@@ -6,12 +6,13 @@ import json
 import time
 from types import TracebackType
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
+from acr.console import Console
 from acr.runs.writer import EVENTS
 from acr.storage.progress import duration
 from acr.sweeps.jobs import Job
@@ -79,7 +80,8 @@ class SweepProgress:
             rows.add_row(escape(job.name), place_in_run(job), duration(time.monotonic() - job.started))
         if len(state.running) > 20:
             rows.add_row(f"and {len(state.running) - 20} more", "", "")
-        bar = ProgressBar(total=len(state.jobs), completed=len(state.jobs) - state.left, width=40)
+        bar = Table.grid()  # a bar by itself does not end its line
+        bar.add_row(ProgressBar(total=len(state.jobs), completed=len(state.jobs) - state.left, width=40))
         return Group(self.line(state), bar, rows)
 
 

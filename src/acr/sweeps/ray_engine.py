@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from acr.errors import AcrError, InputError
@@ -26,23 +28,29 @@ class RayEngine:
         try:
             import ray
         except ImportError:
-            raise InputError(
-                "--engine ray needs Ray: pip install 'adaptive-contrastive-replay[cluster]' (or use --engine local)."
-            ) from None
+            raise InputError("--engine ray needs Ray: pip install ray (or use --engine local).") from None
         self.ray: Any = ray
         self.jobs = jobs
         self.own = address is None
+        # Removed by stop(), not before: Ray starts its workers in this folder, and they die if it is gone.
+        self.empty = tempfile.TemporaryDirectory(prefix="acr-ray-")
         try:
-            if address is None:
-                ray.init(num_cpus=max(cores(), jobs or 1), include_dashboard=False, log_to_driver=False,
-                         configure_logging=False)  # fmt: skip
-            else:
-                ray.init(address=address, log_to_driver=False, configure_logging=False)
+            with _current(self.empty.name):
+                self._connect(address)
         except Exception as error:  # Ray raises many kinds of error, all of which mean this
+            self.empty.cleanup()
             where = f"Cannot reach the Ray cluster at {address}" if address else "Cannot start Ray on this machine"
             raise AcrError(f"{where}: {' '.join(str(error).split())}") from None
         self.task = ray.remote(max_retries=0, max_calls=1)(execute_config)
         self.running: dict[Any, Job] = {}
+
+    def _connect(self, address: str | None) -> None:
+        """Start Ray on this machine, or connect to a cluster."""
+        how = {"log_to_driver": False, "configure_logging": False}
+        if address is None:
+            self.ray.init(num_cpus=max(cores(), self.jobs or 1), include_dashboard=False, **how)
+        else:
+            self.ray.init(address=address, **how)
 
     def cpus_per_run(self, job: Job) -> int:
         """Threads and Ray CPUs of a run: those of its config, else an equal share of this machine's cores, else one."""
@@ -94,3 +102,19 @@ class RayEngine:
         finally:
             self.running = {}
             self.ray.shutdown()
+            self.empty.cleanup()
+
+
+@contextlib.contextmanager
+def _current(folder: str) -> Iterator[None]:
+    """Make an empty folder the current one for a moment.
+
+    Ray puts the folder that is current when it is started first on the path of its workers: a ``torch.py`` that lies
+    there would be executed by every run.
+    """
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)

@@ -23,16 +23,18 @@ Combinations that amount to the same run (such as fine-tuning with two buffer si
 from __future__ import annotations
 
 import itertools
+import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from acr.config import RunConfig
-from acr.errors import InputError, unknown
+from acr.errors import InputError, shown, unknown
 from acr.methods.method import method_class, method_names
+from acr.runs import limits
+from acr.runs.reading import read_yaml
 from acr.runs.resolve import make_config
 
 KEYS = ("title", "fixed", "grid", "exclude", "override", "scales", "jobs", "extends")
@@ -73,6 +75,10 @@ class Recipe:
 
     def combinations(self) -> list[Values]:
         """The values of every run: the combinations of the grid without the excluded ones, with overrides applied."""
+        count = math.prod(map(len, self.grid.values()))
+        if count > limits.RECIPE_RUNS:
+            raise InputError(f"Recipe {self.name} has {_in_words(count)} combinations; a recipe may have up to "
+                             f"{limits.RECIPE_RUNS:,}. Divide it into several.")  # fmt: skip
         chosen = []
         for combination in itertools.product(*self.grid.values()):
             values = {**self.fixed, **dict(zip(self.grid, combination, strict=True))}
@@ -92,7 +98,7 @@ class Recipe:
             try:
                 config = make_config({**values, **given})
             except InputError as error:
-                case = ", ".join(f"{name}: {values[name]}" for name in self.grid if name in values)
+                case = ", ".join(f"{name}: {_shown(values[name])}" for name in self.grid if name in values)
                 raise InputError(f"Recipe {self.name}, the run with {case or 'its fixed values'}: {error}") from None
             configs.setdefault(config.identity(), config)
         if not configs:
@@ -141,12 +147,9 @@ def _read(path: Path, seen: tuple[Path, ...]) -> Values:
     """The content of a recipe file, merged with that of the recipe it extends; ``seen``: the files that extend it."""
     if path.resolve() in seen:
         raise InputError(f"Recipe {path} extends itself, by way of {' → '.join(p.name for p in seen)}.")
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"Cannot read the recipe {path}: {error.strerror}.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not a YAML file: {' '.join(str(error).split())}") from None
+    if len(seen) > limits.RECIPE_PARENTS:
+        raise InputError(f"Recipe {path}: more than {limits.RECIPE_PARENTS} recipes extend one another in a row.")
+    content = read_yaml(path, "recipe")
     if not isinstance(content, dict):
         raise InputError(f"{path} must hold the keys of a recipe: {', '.join(KEYS)}.")
     content = {str(key): value for key, value in content.items()}
@@ -157,6 +160,8 @@ def _read(path: Path, seen: tuple[Path, ...]) -> Values:
     parent = content.pop("extends", None)
     if parent is None:
         return content
+    if not isinstance(parent, str) or "\0" in parent:
+        raise InputError(f"Recipe {path}: extends is {shown(parent)}; expected the name of a recipe file.")
     return merged(_read(path.parent / str(parent), (*seen, path.resolve())), content)
 
 
@@ -210,6 +215,10 @@ def _checked(name: str, content: Mapping[str, Any]) -> Recipe:
     if both:
         raise InputError(f"Recipe {name}: {', '.join(both)} is under both fixed and grid.")
     exclude = content.get("exclude") or []
+    cases = [*exclude, *(case[part] for case in content.get("override") or [] for part in ("when", "set"))]
+    if sum(_values_in(value) for case in cases for value in case.values()) > limits.RECIPE_CASES:
+        raise InputError(f"Recipe {name}: the cases under exclude and override name more than {limits.RECIPE_CASES:,} "
+                         "values.")  # fmt: skip
     override = [(case["when"], case["set"]) for case in content.get("override") or []]
     named = {**fixed, **axes}
     known = known_fields()
@@ -223,7 +232,7 @@ def _checked(name: str, content: Mapping[str, Any]) -> Recipe:
                 raise unknown(f"field under fixed or grid ({what} in the recipe {name} names it)", one, named)
     jobs = content.get("jobs")
     if jobs is not None and (not isinstance(jobs, int) or isinstance(jobs, bool) or jobs < 1):
-        raise InputError(f"Recipe {name}: jobs is {jobs!r}; expected a whole number of at least 1.")
+        raise InputError(f"Recipe {name}: jobs is {shown(jobs)}; expected a whole number of at least 1.")
     title = str(content.get("title") or name)
     return Recipe(name, title, dict(fixed), axes, exclude, override, dict(content.get("scales") or {}), jobs)
 
@@ -236,10 +245,13 @@ def known_fields() -> list[str]:
 
 def _axis(name: str, values: Any, recipe: str) -> list[Any]:
     """The values of one field of the grid as a list; ``0-4`` becomes 0, 1, 2, 3, 4."""
-    if isinstance(values, str):
-        low, dash, high = values.partition("-")
-        if dash and low.isdigit() and high.isdigit():
-            values = list(range(int(low), int(high) + 1))
+    if isinstance(values, str) and (span := SPAN.fullmatch(values)):
+        first, last = int(span[1]), int(span[2])
+        if last - first >= limits.RECIPE_RUNS:
+            many = _in_words(last - first + 1)
+            raise InputError(f"Recipe {recipe}: {name} {shown(values)} has {many} values; a recipe may have up to "
+                             f"{limits.RECIPE_RUNS:,} runs.")  # fmt: skip
+        values = list(range(first, last + 1))
     if not isinstance(values, list):
         values = [values]
     if not values:
@@ -247,12 +259,45 @@ def _axis(name: str, values: Any, recipe: str) -> list[Any]:
     return _unique(values)
 
 
+SPAN = re.compile(r"([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
+
+
 def _unique(values: Iterable[Any]) -> list[Any]:
-    kept: list[Any] = []
+    """Each value once. Lists and mappings, which cannot be keys, are told apart by how they are written.
+
+    >>> _unique([1, 2, 1, [1], [1], "1"])
+    [1, 2, [1], '1']
+    """
+    first: dict[Any, Any] = {}
     for value in values:
-        if value not in kept:
-            kept.append(value)
-    return kept
+        first.setdefault(_key(value), value)
+    return list(first.values())
+
+
+def _key(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        return ("written", repr(value))
+    return value
+
+
+def _values_in(value: Any) -> int:
+    return len(value) if isinstance(value, list) else 1
+
+
+def _in_words(number: int) -> str:
+    """A number of runs: in digits, or roughly where there are too many of these.
+
+    >>> _in_words(12345), _in_words(10**12)
+    ('12,345', 'about 1e+12')
+    """
+    return f"{number:,}" if number < 10**9 else f"about {number:.0e}" if number < 10**300 else "far too many"
+
+
+def _shown(value: Any) -> str:
+    """A value of a recipe in a message, without quotes around text."""
+    return shown(value).strip("'")
 
 
 def _content(recipe: Recipe) -> Values:

@@ -7,16 +7,20 @@ that fails is retried from its last checkpoint, and reported if it fails again; 
 from __future__ import annotations
 
 import time
+import warnings
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from acr.config import RunConfig
+from acr.data.fingerprint import Fingerprint
 from acr.data.loading import load_dataset
 from acr.errors import AcrError, InputError
-from acr.runs.run import Run, finished_run, load_run
-from acr.runs.writer import Busy
+from acr.launch import Place, find_place, read_fingerprint
+from acr.runs.resolve import placed
+from acr.runs.run import Run, finished_runs, load_run, same_run
+from acr.runs.writer import Busy, folder_name
 from acr.storage.signals import StopSignal
 from acr.sweeps.engines import LocalEngine
 from acr.sweeps.jobs import Engine, Job, Outcome
@@ -102,7 +106,17 @@ def kind(job: Job) -> str:
 
 def is_finished(job: Job) -> bool:
     """Whether the job's folder holds a finished run."""
-    return finished_run(job.folder) is not None
+    return Run(job.folder).finished
+
+
+def superseded(jobs: Iterable[Job]) -> list[tuple[Run, Run]]:
+    """Finished runs of these jobs that are not counted, each with the newer one that is."""
+    pairs = []
+    for job in jobs:
+        counted = load_run(job.folder)
+        others = finished_runs(job.config.out / folder_name(job.config))
+        pairs += [(run, counted) for run in others if run.folder != counted.folder and same_run(run, counted)]
+    return pairs
 
 
 def run_sweep(
@@ -122,9 +136,14 @@ def run_sweep(
         on_done: called for every finished run, including those that were finished before.
     """
     watcher = watcher or Silent()
-    state = SweepState([Job(placed(config)) for config in configs])
-    state.found = [job for job in state.jobs if is_finished(job)]
-    pending = deque(job for job in state.jobs if job not in state.found)
+    state = SweepState(find_jobs(configs))
+    pending: deque[Job] = deque()
+    for job in state.jobs:
+        try:
+            (state.found if is_finished(job) else pending).append(job)
+        except AcrError as error:  # a damaged folder concerns its own run only
+            state.failed.append(Outcome(job, BAD_INPUT, str(error)))
+            watcher.say(f"{job.name} failed: {error}")
     if on_done:
         for job in state.found:
             on_done(job)
@@ -151,10 +170,39 @@ def run_sweep(
     return state
 
 
-def placed(config: RunConfig) -> RunConfig:
-    """The config with absolute folders, which mean the same in every process."""
-    places = {name: getattr(config, name) for name in ("out", "data_root", "data_cache")}
-    return config.model_copy(update={name: path.resolve() for name, path in places.items() if path is not None})
+def find_jobs(configs: Sequence[RunConfig]) -> list[Job]:
+    """The jobs of these configs, each in the folder of its run on the images as they are now.
+
+    Folders are absolute, so that they mean the same in every process. Each data set is read once, and only if there are
+    folders of its runs to compare it with.
+    """
+    read: dict[tuple[Any, ...], Fingerprint | InputError] = {}
+
+    def fingerprint(config: RunConfig) -> Fingerprint:
+        key = config.data_key()
+        if key not in read:
+            try:
+                read[key] = read_fingerprint(config)
+            except InputError as error:
+                read[key] = error
+        known = read[key]
+        if isinstance(known, InputError):
+            raise known
+        return known
+
+    jobs, remarks = [], []
+    for config in configs:
+        absolute = placed(config).model_copy(update={"out": config.out.resolve()})
+        try:
+            place = find_place(absolute, fingerprint=fingerprint)
+        except AcrError:  # a damaged folder concerns its own run only, and is reported when that is looked at
+            place = Place(absolute.out / folder_name(absolute))
+        jobs.append(Job(absolute, place=place.folder))
+        remarks += [place.remark] if place.remark else []
+    if remarks:
+        more = f" (There is something like this to say about {len(remarks) - 1} more.)" if len(remarks) > 1 else ""
+        warnings.warn(remarks[0] + more, stacklevel=2)
+    return jobs
 
 
 def start_jobs(pending: deque[Job], state: SweepState, engine: Engine) -> None:
@@ -174,8 +222,8 @@ def settle(outcome: Outcome, pending: deque[Job], state: SweepState, retries: in
     """Decide what happens to a job whose attempt ended: it is done, is tried again, or has failed."""
     job = outcome.job
     state.running.remove(job)
-    if outcome.code == 0 and not is_finished(job):
-        outcome = replace(outcome, code=1, reason="its worker ended, but the run folder is not complete")
+    if outcome.code == 0:
+        outcome = confirmed(outcome)
     if outcome.code == 0:
         state.done.append(job)
         state.seconds.setdefault(kind(job), []).append(time.monotonic() - job.started)
@@ -189,6 +237,16 @@ def settle(outcome: Outcome, pending: deque[Job], state: SweepState, retries: in
     else:
         state.failed.append(outcome)
         watcher.say(f"{job.name} failed: {outcome.reason}")
+
+
+def confirmed(outcome: Outcome) -> Outcome:
+    """The outcome of a worker that says it is done, if its run folder says so too."""
+    try:
+        if is_finished(outcome.job):
+            return outcome
+    except AcrError as error:
+        return replace(outcome, code=BAD_INPUT, reason=str(error))
+    return replace(outcome, code=1, reason="its worker ended, but the run folder is not complete")
 
 
 def missing_data(jobs: Sequence[Job]) -> list[Outcome]:
@@ -209,17 +267,23 @@ def missing_data(jobs: Sequence[Job]) -> list[Outcome]:
     return outcomes
 
 
-def run_local(configs: Sequence[RunConfig], jobs: int, on_done: Callable[[Run], None] | None = None) -> list[Run]:
+def run_local(
+    configs: Sequence[RunConfig],
+    jobs: int,
+    on_done: Callable[[Run], None] | None = None,
+    watcher: Watcher | None = None,
+) -> list[Run]:
     """Run configs in separate processes, ``jobs`` at a time; finished ones are found and not repeated.
 
-    A short form of :func:`run_sweep` for a few runs, all of which must succeed. ``on_done`` is called with each run.
+    A short form of :func:`run_sweep` for a few runs, all of which must succeed. ``on_done`` is called with each run,
+    and ``watcher`` shows progress.
     """
 
     def done(job: Job) -> None:
         if on_done:
             on_done(load_run(job.folder))
 
-    state = run_sweep(configs, LocalEngine(jobs), on_done=done)
+    state = run_sweep(configs, LocalEngine(jobs), watcher=watcher, on_done=done)
     if state.failed:
         raise AcrError("; ".join(f"{outcome.job.name}: {outcome.reason}" for outcome in state.failed))
-    return [load_run(Job(config).folder) for config in configs]
+    return [load_run(job.folder) for job in state.jobs]

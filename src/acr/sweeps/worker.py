@@ -1,4 +1,4 @@
-"""One run in a process of its own: ``python -m acr.sweeps.worker CONFIG.yaml``.
+"""One run in a process of its own: :func:`main`, with the config file as its argument.
 
 The process that started it holds the other end of its standard input. When that end closes, because the parent ended
 or was killed, the run stops as if it had received a signal: after the current step, with a checkpoint. So no sweep
@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 
 from acr.config import RunConfig
-from acr.errors import AcrError, complain
+from acr.errors import AcrError, complain, in_the_way
 from acr.launch import run_config
 from acr.runs.resolve import make_config, read_config_file
 
@@ -27,9 +27,10 @@ def execute_config(config: RunConfig) -> tuple[int, str]:
         return error.exit_code, str(error)
     except KeyboardInterrupt:
         return 130, "Interrupted before the first checkpoint."
-    except MemoryError:
-        return 1, "Out of memory. Try a smaller width, batch_size or buffer_size, or fewer --jobs."
     except Exception as error:  # whatever it is, the rest of the sweep continues
+        known = in_the_way(error)
+        if known is not None:
+            return known.exit_code, str(known)
         return 1, f"Unexpected {type(error).__name__}: {error}"
     return 0, ""
 
@@ -51,7 +52,3 @@ def main() -> None:
     code, reason = execute_config(make_config(read_config_file(Path(sys.argv[1]))))
     if code:
         complain(reason, code)
-
-
-if __name__ == "__main__":
-    main()

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -17,12 +19,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acr.errors import AcrError
+from acr.errors import AcrError, shown
+from acr.runs import limits
+from acr.runs.reading import parse_json, shorten
 from acr.runs.schema import SCHEMA
 from acr.storage import files
 
 PARTS = ("tensors.safetensors", "state.json")
 MANIFEST = "manifest.json"
+NAME = re.compile(r"step-[0-9]{1,18}", re.ASCII)
+LIMITS = {"tensors.safetensors": limits.TENSORS_BYTES, "state.json": limits.JSON_BYTES, MANIFEST: limits.JSON_BYTES}
+"""How much is read of each file."""
 
 
 class CheckpointError(AcrError):
@@ -39,6 +46,8 @@ def flatten(state: Any, tensors: dict[str, Tensor], path: str = "") -> Any:
         return {"dict": [[key, flatten(value, tensors, f"{path}/{key}")] for key, value in state.items()]}
     if isinstance(state, (list, tuple)):
         return {"list": [flatten(value, tensors, f"{path}/{i}") for i, value in enumerate(state)]}
+    if isinstance(state, float) and not math.isfinite(state):
+        return {"float": repr(state)}  # JSON has no infinity
     if state is None or isinstance(state, (bool, int, float, str)):
         return {"value": state}
     raise TypeError(f"A state can hold tensors, numbers, text, lists and dicts; {path} is {type(state).__name__}.")
@@ -55,20 +64,30 @@ def restore(content: Any, tensors: dict[str, Tensor]) -> Any:
         return [restore(item, tensors) for item in value]
     if kind == "value":
         return value
+    if kind == "float":
+        return {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}[value]
     raise ValueError(f"unknown kind {kind!r}")
 
 
 class Checkpoints:
-    """The checkpoints of one run folder: ``run`` is the run's identity, ``keep`` how many are kept."""
+    """The checkpoints of one run folder.
 
-    def __init__(self, folder: Path, run: str, keep: int = 2) -> None:
+    ``run`` is the run's identity, ``keep`` how many are kept, ``data`` the fingerprint of its images.
+    """
+
+    def __init__(self, folder: Path, run: str, keep: int = 2, data: str = "") -> None:
         self.folder = folder
         self.run = run
         self.keep = keep
+        self.data = data
 
     def folders(self) -> list[Path]:
         """Complete checkpoints, newest first."""
-        found = [path for path in self.folder.glob("step-*") if path.name[5:].isdigit()] if self.folder.is_dir() else []
+        if self.folder.is_symlink():
+            raise CheckpointError(f"{self.folder} is not used: {files.NOT_FOLLOWED}.")
+        found = (
+            [path for path in self.folder.glob("step-*") if NAME.fullmatch(path.name)] if self.folder.is_dir() else []
+        )
         return sorted(found, key=lambda path: int(path.name[5:]), reverse=True)
 
     def save(self, step: int, state: dict[str, Any]) -> Path:
@@ -76,14 +95,15 @@ class Checkpoints:
         from safetensors.torch import save
 
         tensors: dict[str, Tensor] = {}
-        content = {"state.json": json.dumps(flatten(state, tensors)).encode()}
+        content = {"state.json": json.dumps(flatten(state, tensors), allow_nan=False).encode()}
         content["tensors.safetensors"] = save(tensors)
         checksums = {name: hashlib.blake2b(data, digest_size=16).hexdigest() for name, data in content.items()}
         content[MANIFEST] = json.dumps(
-            {"schema": SCHEMA, "run": self.run, "step": step, "checksums": checksums}, indent=1
+            {"schema": SCHEMA, "run": self.run, "data": self.data, "step": step, "checksums": checksums}, indent=1
         ).encode()
         target = self.folder / f"step-{step:012d}"
         part = self.folder / f".part-{step:012d}"
+        files.refuse_link(self.folder)
         files.remove_tree(part)
         try:
             for name, data in content.items():
@@ -113,7 +133,7 @@ class Checkpoints:
         damaged = []
         for path in self.folders():
             try:
-                return read(path, self.run)
+                return read(path, self.run, self.data)
             except CheckpointError as error:
                 damaged.append(str(error))
                 warnings.warn(f"{error} Falling back to the one before it.", stacklevel=2)
@@ -125,26 +145,33 @@ class Checkpoints:
         return None
 
 
-def verify(path: Path, run: str) -> dict[str, bytes]:
-    """The files of a checkpoint, if all of them exist, belong to this run, and are as they were written."""
+def verify(path: Path, run: str, data: str = "") -> dict[str, bytes]:
+    """The files of a checkpoint, if all of them exist, belong to this run, and are as they were written.
+
+    ``data`` is the fingerprint of the images; it is not compared where it is not known or was not recorded.
+    """
     try:
-        manifest = json.loads((path / MANIFEST).read_bytes())
+        files.refuse_link(path)
+        manifest = parse_json(files.read_bytes(path / MANIFEST, LIMITS[MANIFEST]))
         schema, owner, checksums = manifest["schema"], manifest["run"], manifest["checksums"]
+        made_from = str(manifest.get("data", ""))
         wanted = {name: checksums[name] for name in PARTS}
         if int(manifest["step"]) != int(path.name.rpartition("-")[2]):
             raise ValueError("the checkpoint of another step")
     except OSError as error:
         raise CheckpointError(f"Checkpoint {path} has no readable {MANIFEST} ({error.strerror}).") from None
-    except (ValueError, LookupError, TypeError, RecursionError):
+    except (ValueError, LookupError, TypeError):
         raise CheckpointError(f"Checkpoint file {path / MANIFEST} is damaged.") from None
     if schema != SCHEMA:
-        raise CheckpointError(f"Checkpoint {path} has schema {str(schema)[:20]}; this version reads {SCHEMA}.")
+        raise CheckpointError(f"Checkpoint {path} has schema {shown(schema, 20)}; this version reads {SCHEMA}.")
     if owner != run:
-        raise CheckpointError(f"Checkpoint {path} belongs to another run ({str(owner)[:40]}, not {run}).")
+        raise CheckpointError(f"Checkpoint {path} belongs to another run ({shown(owner, 40)}, not {run}).")
+    if data and made_from and made_from != data:
+        raise CheckpointError(f"Checkpoint {path} was made from other images than those of the data set now.")
     content = {}
     for name, checksum in wanted.items():
         try:
-            content[name] = (path / name).read_bytes()
+            content[name] = files.read_bytes(path / name, LIMITS[name])
         except OSError as error:
             raise CheckpointError(f"Checkpoint file {path / name} cannot be read ({error.strerror}).") from None
         if hashlib.blake2b(content[name], digest_size=16).hexdigest() != checksum:
@@ -152,15 +179,15 @@ def verify(path: Path, run: str) -> dict[str, bytes]:
     return content
 
 
-def read(path: Path, run: str) -> tuple[int, dict[str, Any]]:
-    """Step and state of a checkpoint."""
+def read(path: Path, run: str, data: str = "") -> tuple[int, dict[str, Any]]:
+    """Step and state of a checkpoint; arguments as for :func:`verify`."""
     from safetensors.torch import load
 
-    content = verify(path, run)
+    content = verify(path, run, data)
     try:
-        state = restore(json.loads(content["state.json"]), load(content["tensors.safetensors"]))
+        state = restore(parse_json(content["state.json"]), load(content["tensors.safetensors"]))
     except Exception as error:  # checksums agree, so this file is foreign or forged: report it, do not crash
-        raise CheckpointError(f"Checkpoint {path} cannot be understood ({error}).") from None
+        raise CheckpointError(f"Checkpoint {path} cannot be understood ({shorten(str(error), 120)}).") from None
     return int(path.name[5:]), state
 
 

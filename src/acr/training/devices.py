@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+from functools import cache
 
 import torch
 
-from acr.config import DataDevice
+from acr.config import DataDevice, Precision
 from acr.errors import InputError
-from acr.storage.workers import cores
+from acr.networks import resnet18
+from acr.storage.workers import child_command, cores
 
 SHARE = 0.5
 """Share of the device's free memory that images may take up under ``auto``; the rest is for the network's work."""
@@ -27,6 +30,31 @@ def find_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError):
         raise InputError(f"--device {name}: this machine or this build of PyTorch has no such device.") from None
     return device
+
+
+def check_precision(precision: Precision, device: torch.device) -> None:
+    """Refuse bfloat16 on a processor that would end the process over it."""
+    if precision == "bf16-mixed" and device.type == "cpu" and not bfloat16_works():
+        raise InputError(
+            "--precision bf16-mixed: this processor announces instructions for bfloat16 (AMX) that it does not carry "
+            "out, as in some virtual machines. Use --precision 32, or set the variable ONEDNN_MAX_CPU_ISA to "
+            "AVX512_CORE_FP16 before the start."
+        )
+
+
+@cache
+def bfloat16_works() -> bool:
+    """Whether a gradient in bfloat16 can be computed here; tried in a process of its own, which it may kill."""
+    child = subprocess.run(child_command("acr.training.devices:try_bfloat16"), capture_output=True, check=False)
+    return child.returncode == 0
+
+
+def try_bfloat16() -> None:
+    """A forward and a backward pass of small networks in bfloat16."""
+    for width in (2, 16):
+        network = resnet18(2, width)
+        network.autocast = torch.bfloat16
+        network(torch.zeros(8, 3, 8, 8, dtype=torch.uint8)).sum().backward()
 
 
 def image_device(device: torch.device, choice: DataDevice, size: int) -> torch.device:

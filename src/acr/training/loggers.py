@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from acr.config import RunConfig
 from acr.errors import InputError
+from acr.storage import files
 
 READINGS = ("loss", "images_per_second", "cpu_percent", "rss_mib", "gpu_mib")
 TENSORBOARD_FOLDER = "tensorboard"
@@ -62,14 +63,15 @@ def check_loggers(config: RunConfig) -> None:
     wanted = {"tensorboard": config.tensorboard, "wandb": config.wandb != "off"}
     for package, asked in wanted.items():
         if asked and find_spec(package) is None:
-            extra = f"adaptive-contrastive-replay[{package}]"
-            raise InputError(f"--{package} needs a package that is not installed: pip install '{extra}'")
+            raise InputError(f"--{package} needs a package that is not installed: pip install {package}")
 
 
 def open_loggers(config: RunConfig, folder: Path) -> list[Logger]:
     """The loggers that a config asks for."""
     check_loggers(config)
     loggers: list[Logger] = []
+    for name in (TENSORBOARD_FOLDER, "wandb"):
+        files.refuse_link(folder / name)  # these packages would write through it
     if config.tensorboard:
         loggers.append(Guarded(TensorBoard(folder), "TensorBoard"))
     if config.wandb != "off":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from acr.data.stream import Task, TaskStream
 from acr.methods.method import Batch, Context, Method
-from acr.randomness import Position, generator
+from acr.randomness import Position, generator, keyed_global
 from acr.transfer import send
 
 
@@ -124,7 +125,8 @@ class TrainingLoop:
                 cursor.epoch, cursor.step = epoch, step.batch.step + 1
                 yield step
             self.place(task, epoch, cursor.step)
-            self.method.end_epoch()
+            with self.encoder_draws():
+                self.method.end_epoch()
             cursor.epoch, cursor.step = epoch + 1, 0
             yield EpochEnd(task, epoch)
         self.end_task(task)
@@ -149,12 +151,22 @@ class TrainingLoop:
         for batch in self.batches(task, epoch, first):
             self.place(task, epoch, batch.step)
             self.method.network.train()  # an evaluation may have left it in evaluation mode
-            yield Step(batch, self.method.observe(batch))
+            with self.encoder_draws():
+                loss = self.method.observe(batch)
+            yield Step(batch, loss)
 
     def end_task(self, task: Task) -> None:
         """Let the method end a task; most methods update their memory now."""
         self.place(task, self.context.epochs)
-        self.method.end_task(task)
+        with self.encoder_draws():
+            self.method.end_task(task)
+
+    def encoder_draws(self) -> AbstractContextManager[None]:
+        """Within it, what dropout draws from the global generator is keyed by the position, like all other draws."""
+        at = self.context.position
+        if not self.method.network.draws:
+            return nullcontext()
+        return keyed_global(at.seed, "encoder", at.task, at.epoch, at.step)
 
     def batches(self, task: Task, epoch: int, first: int = 0) -> Iterator[Batch]:
         """The batches of an epoch, in an order keyed by task and epoch; the last one may be smaller."""

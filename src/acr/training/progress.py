@@ -1,15 +1,17 @@
-"""Progress of a run: a bar on a terminal, plain lines elsewhere, nothing if quiet."""
+"""Progress of a run: a bar on a terminal, a line in a notebook, plain lines elsewhere, nothing if quiet."""
 
 from __future__ import annotations
 
-import sys
 import time
 from types import TracebackType
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from acr.console import Console, say
+from acr.storage.progress import NotebookLine, duration, in_notebook
+
 PLAIN_LINE_SECONDS = 10.0
+NOTEBOOK_SECONDS = 0.5
 
 
 class RunProgress:
@@ -24,7 +26,8 @@ class RunProgress:
         self.bar: Progress | None = None
         self.started = self.last_line = time.monotonic()
         self.first = done
-        if not quiet and self.console.is_terminal:
+        self.notebook = NotebookLine() if not quiet and in_notebook() else None
+        if not quiet and not self.notebook and self.console.is_terminal:
             self.bar = Progress(
                 TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("steps"),
                 TextColumn("{task.fields[speed]}"), TimeRemainingColumn(), console=self.console, transient=True,
@@ -41,6 +44,9 @@ class RunProgress:
     ) -> None:
         if self.bar:
             self.bar.stop()
+        if self.notebook:
+            spent = duration(time.monotonic() - self.started)
+            self.notebook.show(f"{self.done} of {self.steps} steps in {spent}")
 
     def step(self, label: str, loss: float | None, images: int) -> None:
         """Show that one more step is done: ``label`` is its place in the run, ``images`` its number of images."""
@@ -53,12 +59,18 @@ class RunProgress:
         shown = "" if loss is None else f" loss {loss:.3f}"
         if self.bar:
             self.bar.update(self.row, completed=self.done, description=label + shown, speed=f"{rate * images:.0f} im/s")
-        elif now - self.last_line >= PLAIN_LINE_SECONDS:
+        elif now - self.last_line >= (NOTEBOOK_SECONDS if self.notebook else PLAIN_LINE_SECONDS):
             self.last_line = now
             left = (self.steps - self.done) / rate
-            print(f"{label}{shown}, {rate * images:.0f} images/s, {left:.0f} s left", file=sys.stderr, flush=True)
+            line = f"{label}{shown}, {rate * images:.0f} images/s, {left:.0f} s left"
+            if self.notebook:
+                self.notebook.show(line)
+            else:
+                say(line, error=True)
 
     def say(self, line: str) -> None:
         """Print a line that stays on the screen."""
-        if not self.quiet:
+        if self.notebook:
+            say(line)
+        elif not self.quiet:
             self.console.print(line, markup=False)

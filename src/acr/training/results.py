@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import time
 from typing import Any
 
 import numpy as np
 import torch
 
+from acr.errors import printable
 from acr.metrics import coefficient_of_variation
 from acr.runs.schema import Data, Memory, Results, Timing
 from acr.runs.summary import summarise
@@ -27,8 +28,7 @@ def write_results(trainer: Trainer) -> None:
         folder.write_arrays("samples.npz", **sample_images(trainer))
     results = collect(trainer, stored)
     figures = {name: value for name, value in summarise(results).items() if name != "seconds"}
-    known = {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in figures.items()}
-    folder.write_results(results.model_copy(update={"summary": known}))
+    folder.write_results(results.model_copy(update={"summary": figures}))
 
 
 def stored_samples(trainer: Trainer) -> Arrays:
@@ -54,15 +54,21 @@ def collect(trainer: Trainer, stored: Arrays) -> Results:
         quirks=sorted(protocol.quirks),
         headline=protocol.headline,
         classes=list(stream.classes),
-        class_names=[data.train.class_names[label] for label in stream.classes],
+        class_names=[printable(data.train.class_names[label]) for label in stream.classes],
         tasks=[list(task) for task in stream.task_classes],
         data=Data(
-            train=len(data.train), test=len(data.test), mean=list(data.mean), std=list(data.std), notes=dict(data.notes)
+            train=len(data.train),
+            test=len(data.test),
+            mean=list(data.mean),
+            std=list(data.std),
+            fingerprint=data.fingerprint.digest,
+            notes=dict(data.notes),
         ),
         parameters=sum(p.numel() for p in trainer.method.network.parameters()),
         stages=trainer.stages,
         memory=describe_memory(trainer, stored),
-        timing=Timing(seconds=round(trainer.seconds, 3)),
+        facts=trainer.method.facts(),
+        timing=Timing(seconds=round(trainer.seconds, 3), ended=round(time.time(), 3)),
     )
 
 

@@ -22,6 +22,7 @@ import torch
 
 from acr.config import RunConfig
 from acr.methods.method import Context
+from acr.randomness import keyed_global
 from acr.storage import files
 from acr.storage.location import cache_folder
 from acr.storage.workers import cores
@@ -60,6 +61,8 @@ def set_threads(config: RunConfig, begun: int | None, loop: TrainingLoop) -> Thr
         images = config.batch_size + (config.replay_size if loop.method.uses_memory else 0)
         shape = (images, *loop.context.image_shape)
         kind = {"network": config.network, "width": config.width, "images": shape}
+        if config.stem != "cifar":
+            kind["stem"] = config.stem
         choice = choose_threads(kind, lambda: trial_step(loop.context, shape), cache_folder(config.data_cache))
     torch.set_num_threads(choice.threads)
     return choice
@@ -72,7 +75,8 @@ def trial_step(context: Context, shape: tuple[int, ...]) -> Callable[[], None]:
 
     def step() -> None:
         network.zero_grad(set_to_none=True)
-        network(pixels).logsumexp(1).mean().backward()
+        with keyed_global(0, "threads"):  # an encoder may draw, for dropout
+            network(pixels).logsumexp(1).mean().backward()
 
     return step
 
@@ -136,5 +140,5 @@ def _read(path: Path) -> dict[str, dict[str, float]]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return {str(key): {"1": float(times["1"]), "all": float(times["all"])} for key, times in content.items()}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return {}

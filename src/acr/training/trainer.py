@@ -9,15 +9,17 @@ from torch import Tensor
 
 from acr.config import RunConfig
 from acr.data.stream import Task, TaskStream
-from acr.errors import AcrError
+from acr.errors import AcrError, command
 from acr.evaluation.evaluator import evaluate
 from acr.evaluation.scenarios import Scenario
 from acr.runs.schema import Stage
 from acr.runs.writer import RunWriter
 from acr.storage.signals import StopSignal
-from acr.training.checkpoint import Checkpoints
+from acr.training.checkpoint import CheckpointError, Checkpoints, read
+from acr.training.finite import not_finite
 from acr.training.loop import Cursor, EpochEnd, Step, TaskEnd, TrainingLoop
 from acr.training.loss_record import LossRecord, LostLoss
+from acr.training.notes import chance_level
 from acr.training.progress import RunProgress
 from acr.training.telemetry import Telemetry
 
@@ -66,13 +68,19 @@ class Trainer:
         self.seconds_before = 0.0
         self.telemetry = Telemetry(loop.context.device)
         self.losses = LossRecord()
+        self.where = "the start"
+        """The newest step, for people."""
 
     def run(self) -> None:
         """Learn every remaining task, and evaluate after each."""
         steps, taken, cursor = self.loop.steps_in_all(), self.loop.steps_taken(), self.loop.cursor
         with RunProgress(steps, taken, self.config.quiet) as self.progress, StopSignal() as self.stop_signal:
-            where = {"task": cursor.task, "epoch": cursor.epoch, "step": cursor.step}
-            self.folder.event("start", **where, steps=steps, tasks=len(self.loop.tasks), taken=taken)
+            where: dict[str, Any] = {"task": cursor.task, "epoch": cursor.epoch, "step": cursor.step}
+            chance = chance_level(self.stream)
+            self.progress.say(f"chance level: {100 * chance:.1f} % (always the most frequent class of the test images)")
+            self.folder.event(
+                "start", **where, chance=round(chance, 6), steps=steps, tasks=len(self.loop.tasks), taken=taken
+            )
             for event in self.loop:
                 if isinstance(event, Step):
                     self.after_step(event)
@@ -80,6 +88,7 @@ class Trainer:
                     if self.config.eval_every and (event.epoch + 1) % self.config.eval_every == 0:
                         self.evaluate_now(event.task, event.epoch)
                 elif isinstance(event, TaskEnd):
+                    self.check_state(self.method.state_dict())  # figures of weights that are not numbers mean nothing
                     self.keep_confidence(event.task)
                     self.evaluate_stage(event.task)
                     self.save_checkpoint()
@@ -94,7 +103,8 @@ class Trainer:
         """Check the loss, log the step, and save or stop if it is time to."""
         batch = step.batch
         where = f"task {batch.task + 1}/{len(self.loop.tasks)}, epoch {batch.epoch + 1}/{self.config.epochs}"
-        self.losses.add(f"{where}, step {batch.step + 1}", step.loss)
+        self.where = f"{where}, step {batch.step + 1}"
+        self.losses.add(self.where, step.loss)
         # A loss on a device is read only when a line is due: to read it is to wait for all work that led to it.
         due = batch.step % self.config.log_every == 0
         if due or self.loop.context.device.type == "cpu":
@@ -109,12 +119,23 @@ class Trainer:
         if time.monotonic() - self.saved_at >= self.config.checkpoint_every:
             self.save_checkpoint()
 
+    def check_state(self, state: dict[str, Any]) -> None:
+        """Stop the run if a weight, or what the optimiser or the memory keeps, is no longer finite.
+
+        A finite loss does not show it: the step that follows the loss may be the one that overflows.
+        """
+        self.read_loss()
+        lost = not_finite(state)
+        if lost:
+            more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+            raise Diverged(self.diverged(f"{lost[0]}{more} became infinite or NaN", self.where))
+
     def read_loss(self) -> None:
         """Read the losses since the last reading; stop the run if one of them is not finite."""
         try:
             self.losses.read()
         except LostLoss as lost:
-            raise Diverged(self.diverged(lost.value, lost.where)) from None
+            raise Diverged(self.diverged(f"The loss became {lost.value}", lost.where)) from None
 
     # --- evaluation ------------------------------------------------------------------------------------------------
 
@@ -188,11 +209,13 @@ class Trainer:
         self.method.load_state_dict(state["method"])
 
     def save_checkpoint(self) -> None:
-        """Write a checkpoint. A state that a lost loss has led to never becomes one."""
-        self.read_loss()
+        """Write a checkpoint. A state that is not finite never becomes one."""
+        self.folder.check_there()
+        state = self.state_dict()
+        self.check_state(state["method"])
         cursor = self.loop.cursor
         number = self.loop.steps_taken() + cursor.task  # a task's end counts as a step, so that no two share a number
-        self.checkpoints.save(number, self.state_dict())
+        self.checkpoints.save(number, state)
         self.saved_at = time.monotonic()
         self.folder.event("checkpoint", task=cursor.task, epoch=cursor.epoch, step=cursor.step)
 
@@ -200,16 +223,26 @@ class Trainer:
         """Save and stop, because a signal asked for it."""
         self.save_checkpoint()
         self.folder.event("interrupted", signal=signal)
-        how = f"Resume with: acr resume {self.folder.path}"
+        how = f"Resume with: {command('acr', 'resume', self.folder.path)}"
         raise Interrupted(signal, f"Stopped; everything so far is saved. {how}")
 
-    def diverged(self, value: float, where: str) -> str:
-        """Log that the loss is no longer finite; returns the error message."""
-        saved = self.checkpoints.folders()
-        last = f"The last good checkpoint is {saved[0]}." if saved else "There is no checkpoint yet."
-        rate = self.config.learning_rate
+    def diverged(self, what: str, where: str) -> str:
+        """Log that the run has lost its numbers; returns the error message: what, where, and what to do."""
         self.folder.event("diverged", where=where)
         return (
-            f"The loss became {value} at {where}. {last} "
-            f"Try a smaller --learning-rate (it is {rate:g}), and look at the data with acr data check."
+            f"{what} at {where}. {self.usable_checkpoint()} "
+            f"Try a smaller --learning-rate (it is {self.config.learning_rate:g}), and look at the data with acr data "
+            "check."
         )
+
+    def usable_checkpoint(self) -> str:
+        """A sentence on the newest checkpoint that, read again now, is whole and finite."""
+        saved = self.checkpoints.folders()
+        for path in saved:
+            try:
+                _, state = read(path, self.checkpoints.run)
+            except CheckpointError:
+                continue
+            if not not_finite(state.get("method", {})):
+                return f"The last checkpoint that is whole and finite is {path}."
+        return "None of its checkpoints is whole and finite." if saved else "There is no checkpoint yet."

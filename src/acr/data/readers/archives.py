@@ -7,12 +7,14 @@ more than any data set does or to far more than its own size, or when it is cut 
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import lzma
 import os
 import shutil
 import stat
+import struct
 import tarfile
 import tempfile
 import zipfile
@@ -38,6 +40,8 @@ class Limits:
     """Unpacked bytes per byte of the archive; the formats can reach about 1000, with nothing but zeros."""
     free_bytes: int = 64 * MIB
     """Below this total the ratio is not checked."""
+    member_bytes: int = 1 << 30
+    """Most bytes of a member that is read into memory; the largest file of CIFAR has 155 MB."""
 
     def allowance(self, archive: Path) -> int:
         """How many bytes this archive may unpack to."""
@@ -108,11 +112,15 @@ def tar_members(path: Path, limits: Limits | None = None) -> Iterator[tuple[str,
 
 def read_members(path: Path, wanted: Callable[[str], bool], limits: Limits | None = None) -> dict[str, bytes]:
     """Contents of the wanted files of a tar or zip, without unpacking it to disk."""
-    if zipfile.is_zipfile(path):
-        with open_zip(path, limits) as archive:
-            return {name: archive.read(name) for name in archive.namelist() if wanted(name) and not name.endswith("/")}
+    most = (limits or LIMITS).member_bytes
+    content: dict[str, bytes] = {}
     with _readable_errors(path):
-        return {name: file.read() for name, file in tar_members(path, limits) if wanted(name)}
+        for name, file in _members(path, limits):
+            if wanted(name):
+                content[name] = file.read(most + 1)
+                if len(content[name]) > most:
+                    raise InputError(f"{path} is refused: its member {name!r} is larger than {most / MIB:,.0f} MiB.")
+    return content
 
 
 def extract(
@@ -174,14 +182,21 @@ def _readable_errors(path: Path) -> Iterator[None]:
     """Turn the errors of the libraries that read archives into ones that say what to do."""
     try:
         yield
-    except (EOFError, zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-        raise InputError(f"{path} is cut short or damaged ({error}). Delete it and download it again.") from error
-    except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-        raise InputError(f"{path} is refused: two of its members claim the same name, {error.filename}.") from error
+    except InputError:
+        raise
     except NotImplementedError as error:
         raise InputError(
             f"{path} uses an unsupported compression ({error}). Unpack it yourself and use the folder instead."
         ) from error
+    except (EOFError, zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, struct.error,
+            ValueError, OverflowError, RuntimeError) as error:  # fmt: skip
+        raise InputError(f"{path} is cut short or damaged ({error}). Delete it and download it again.") from error
+    except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+        raise InputError(f"{path} is refused: two of its members claim the same name, {error.filename}.") from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a place before the beginning of the file
+            raise
+        raise InputError(f"{path} is damaged ({error}). Delete it and download it again.") from error
 
 
 def _check_count(path: Path, count: int, limits: Limits) -> None:

@@ -11,7 +11,11 @@ on 64 and 84 pixel JPEGs).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import io
+import os
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from posixpath import splitext
@@ -21,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps
 
-from acr.data.readers.file_tree import FolderTree, Tree, open_tree
+from acr.data.readers.file_tree import FolderTree, Tree, by_class, natural, open_tree
 from acr.errors import InputError
 from acr.storage.progress import progress
 from acr.storage.workers import WorkerPool, cores
@@ -32,8 +36,23 @@ Images = npt.NDArray[np.uint8]
 DECODER = 1
 """Increased when the same file would give different pixels; cached images of another decoder are made again."""
 
-NOT_PICTURES = frozenset({"BUFR", "EPS", "GRIB", "HDF5", "MPEG", "PDF", "WMF"})
-"""Formats that Pillow lists but cannot read by itself (EPS would start Ghostscript)."""
+FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "PPM")
+"""The formats that people bring, by Pillow's names. It knows forty more, each with a decoder that may have faults."""
+
+MOST_PIXELS = 1 << 26
+"""Most pixels of an image: 67 million, which take about 1 GiB while they are converted."""
+MOST_ASPECT = 64
+"""Most times that one side of an image may be as long as the other; enlarging the shorter side enlarges both."""
+MOST_FILE_BYTES = 1 << 29
+"""Most bytes of an image file."""
+
+SIDE_FILES = frozenset(
+    (
+        *(".txt", ".md", ".rst", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".toml", ".html", ".htm"),
+        *(".db", ".ini", ".log", ".py", ".sh", ".m", ".ipynb", ".url", ".lnk", ".aae", ".bak", ".sha256", ".md5"),
+    )
+)
+"""Endings of files that lie beside images in data sets: notes, tables, labels, thumbnail databases."""
 
 SHOWN = 20
 """How many file names an error lists; the others are only counted."""
@@ -44,24 +63,45 @@ PART = 32
 
 
 @cache
-def formats() -> tuple[str, ...]:
-    """The supported formats, the usual ones first."""
-    Image.init()
-    usual = ("JPEG", "PNG", "GIF", "WEBP", "BMP")
-    return (*usual, *(name for name in Image.OPEN if name not in usual and name not in NOT_PICTURES))
-
-
-@cache
 def endings() -> frozenset[str]:
-    """The file name endings of these formats (``.jpg``, ...), in lower case."""
-    readable = set(formats())
-    return frozenset(ending for ending, name in Image.registered_extensions().items() if name in readable)
+    """The file name endings of the supported formats (``.jpg``, ...), in lower case."""
+    return frozenset(ending for ending, name in Image.registered_extensions().items() if name in FORMATS)
+
+
+class CappedReader(io.BufferedReader):
+    """A file that is asked for no more than it holds.
+
+    A damaged image may announce a part of 4 GiB. Python would allocate as much before it finds that the file is short.
+    """
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """At most ``size`` bytes; all that are left if it is negative or None."""
+        left = max(0, os.fstat(self.fileno()).st_size - self.tell())
+        return super().read(left if size is None or size < 0 else min(size, left))
 
 
 def decode(file: IO[bytes] | Path, size: int) -> Images:
-    """The image in a file as uint8 ``3 x size x size``. If it cannot be read, Pillow's error is raised."""
-    with Image.open(file, formats=formats()) as image:
-        return to_array(fit(to_rgb(image), size))
+    """The image in a file as uint8 ``3 x size x size``. If it cannot be read, Pillow's error is raised.
+
+    Its size is checked when only its header has been read. Pillow's own limit is higher, and only gives a warning; its
+    warnings, which are about oddities of the metadata, too, are not shown.
+    """
+    if isinstance(file, io.BufferedReader):
+        file = CappedReader(file.raw)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with Image.open(file, formats=FORMATS) as image:
+            check_size(image.size)
+            return to_array(fit(to_rgb(image), size))
+
+
+def check_size(size: tuple[int, int]) -> None:
+    """Refuse an image of too many pixels, or one that is far longer than wide."""
+    width, height = size
+    if width * height > MOST_PIXELS:
+        raise InputError(f"it has {width:,} x {height:,} pixels; at most {MOST_PIXELS / 1e6:.0f} million are read")
+    if max(size) > MOST_ASPECT * min(size):
+        raise InputError(f"it has {width:,} x {height:,} pixels; one side may be {MOST_ASPECT} times the other at most")
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
@@ -78,6 +118,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
 
 def fit(image: Image.Image, size: int) -> Image.Image:
     """The shorter side resized to ``size``, then the centre square."""
+    check_size(image.size)
     width, height = image.size
     shorter = min(width, height)
     if shorter != size:
@@ -160,6 +201,50 @@ def image_files(names: Iterable[str]) -> list[str]:
     return [name for name in names if splitext(name)[1].lower() in known]
 
 
+def left_out(tree: Tree, part: str, *, empty_only: bool = False) -> list[tuple[str, str]]:
+    """What below a folder would vanish without a word: class folders without an image, files of unknown types.
+
+    ``part`` is the folder that holds the class folders (``""``: the root). Returns pairs (folder, reason). Notes,
+    tables and the like beside images are expected, and not listed; with ``empty_only``, no single files are.
+    """
+    prefix = f"{part.rstrip('/')}/" if part else ""
+    with_images = {label for label, _ in by_class(image_files(tree.names), part.rstrip("/"))}
+    others: dict[str, Counter[str]] = {
+        name.removeprefix(prefix): Counter()
+        for name in tree.folders
+        if name.startswith(prefix) and "/" not in name.removeprefix(prefix)
+    }
+    known = endings()
+    for label, name in by_class(tree.names, part.rstrip("/")):
+        ending = splitext(name)[1].lower()
+        if ending not in known:
+            others.setdefault(label, Counter())[ending] += 1
+    rows = []
+    for label in sorted(others, key=natural):
+        unknown = {end: count for end, count in others[label].items() if end not in SIDE_FILES}
+        if label not in with_images:
+            what = f"{in_words(others[label])}, none of which is an image" if others[label] else "it is empty"
+            rows.append((prefix + label, f"a class without images: {what}"))
+        elif unknown and not empty_only:
+            rows.append((prefix + label, f"files that are not read: {in_words(unknown)}"))
+    return rows
+
+
+def in_words(endings: Mapping[str, int]) -> str:
+    """Numbers of files by ending, for people.
+
+    >>> in_words({".heic": 40, "": 1})
+    '40 .heic files, 1 file without an ending'
+    """
+    rows = sorted(endings.items(), key=lambda item: -item[1])
+    words = [
+        f"{count:,} {ending[:20] + ' ' if ending else ''}file{'' if count == 1 else 's'}"
+        f"{'' if ending else ' without an ending'}"
+        for ending, count in rows[:5]
+    ]
+    return ", ".join(words) + (f" and {sum(count for _, count in rows[5:]):,} more" if len(rows) > 5 else "")
+
+
 def list_broken(broken: Sequence[Sequence[str]]) -> str:
     """Pairs (file, reason), one per line; beyond the first ``SHOWN``, only their number. Odd bytes become printable."""
     lines = [f"\n  {file}: {reason}" for file, reason in broken[:SHOWN]]
@@ -204,6 +289,8 @@ def _decode(
     pixels = np.load(out, mmap_mode="r+", allow_pickle=False) if jobs else np.empty(0)
     for row, name in jobs:
         try:
+            if tree.size(name) > MOST_FILE_BYTES:
+                raise InputError(f"the file is larger than {MOST_FILE_BYTES >> 20} MiB")
             with tree.open(name) as file:
                 pixels[row] = decode(file, size)
         except Exception as error:  # Pillow's readers fail in many ways, all of which mean an unreadable file
@@ -214,7 +301,9 @@ def _decode(
 
 def _reason(error: Exception) -> str:
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return "not an image format that Pillow knows" if text.startswith("cannot identify image file") else text
+    if text.startswith("cannot identify image file"):
+        return "not an image format that is read"
+    return " ".join(text.split())[:200]
 
 
 def _decode_part(job: Sequence[Any]) -> list[tuple[int, str]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
+import stat
 import threading
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
@@ -14,18 +16,26 @@ from typing import IO, Protocol
 from acr.data.readers.archives import open_zip
 from acr.errors import InputError
 
+MOST_TEXT = 64 << 20
+"""Most bytes of a text file of a data set, such as a list of classes."""
+
 
 class Tree(Protocol):
     """A tree of files. ``names`` are relative to the root, with ``/`` between parts, in natural order."""
 
     root: Path
     names: list[str]
+    folders: list[str]
+    """The folders, empty ones included."""
 
     def identity(self, names: Iterable[str] | None = None) -> str:
         """A digest that changes when any of these files (by default all) is changed, added or removed."""
 
     def open(self, name: str) -> IO[bytes]:
         """The file, for reading."""
+
+    def size(self, name: str) -> int:
+        """The number of bytes of a file."""
 
     def close(self) -> None:
         """Close whatever is open."""
@@ -65,6 +75,7 @@ class FolderTree:
 
     def __init__(self, root: Path, *, listed: bool = True) -> None:
         self.root = root
+        self.folders: list[str] = []
         self._marks: dict[str, tuple[int, int, int]] = {}
         seen: set[tuple[int, int]] = set()
 
@@ -78,6 +89,7 @@ class FolderTree:
                     if entry.name.startswith("."):
                         continue
                     if entry.is_dir():
+                        self.folders.append(prefix + entry.name)
                         walk(entry.path, f"{prefix}{entry.name}/")
                     else:
                         self._marks[prefix + entry.name] = _mark(entry)
@@ -93,7 +105,11 @@ class FolderTree:
 
     def open(self, name: str) -> IO[bytes]:
         """The file, for reading."""
-        return (self.root / name).open("rb")
+        return open_regular(self.root / name)
+
+    def size(self, name: str) -> int:
+        """The number of bytes of a file."""
+        return (self.root / name).stat().st_size
 
     def close(self) -> None:
         """Nothing stays open."""
@@ -107,14 +123,13 @@ class ZipTree:
         self._opening = open_zip(root)
         self._zip = self._opening.__enter__()
         self._lock = threading.Lock()
-        self.names = sorted(
-            (
-                member.filename
-                for member in self._zip.infolist()
-                if not member.is_dir() and not any(p.startswith((".", "__MACOSX")) for p in member.filename.split("/"))
-            ),
-            key=natural,
-        )
+        shown = [
+            member
+            for member in self._zip.infolist()
+            if not any(part.startswith((".", "__MACOSX")) for part in member.filename.split("/"))
+        ]
+        self.names = sorted((member.filename for member in shown if not member.is_dir()), key=natural)
+        self.folders = [member.filename.rstrip("/") for member in shown if member.is_dir()]
 
     def identity(self, names: Iterable[str] | None = None) -> str:
         """Digest of the zip's path, size and modification time, and of the names and checksums inside."""
@@ -128,9 +143,29 @@ class ZipTree:
         with self._lock:
             return self._zip.open(name)
 
+    def size(self, name: str) -> int:
+        """The number of bytes of a file, unpacked; no more than this can be read from it."""
+        return self._zip.getinfo(name).file_size
+
     def close(self) -> None:
         """Close the zip."""
         self._zip.close()
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """A regular file, for reading; links to one are followed. Pipes, which could hang us, and devices are refused."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "is not a regular file but a pipe, a socket or a device", str(path))
+    return path.open("rb")
+
+
+def read_text(tree: Tree, name: str) -> str:
+    """A text file of a tree, such as a list of classes; one of more than ``MOST_TEXT`` bytes is refused."""
+    with tree.open(name) as file:
+        content = file.read(MOST_TEXT + 1)
+    if len(content) > MOST_TEXT:
+        raise InputError(f"{tree.root}: {name} is refused: it is larger than {MOST_TEXT >> 20} MiB.")
+    return content.decode("utf-8", "replace")
 
 
 def common_prefix(names: Iterable[str], stop: Callable[[str], bool] = lambda part: False) -> str:

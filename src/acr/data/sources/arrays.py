@@ -9,9 +9,9 @@ Pickled objects are refused.
 
 from __future__ import annotations
 
-import zipfile
+import math
 from pathlib import PurePosixPath
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from acr.data.readers.decoding import to_images
 from acr.data.readers.file_tree import FolderTree, Tree, open_tree
 from acr.data.sources.build import Arrays, from_arrays
 from acr.errors import InputError
+
+MOST_BYTES = 8 << 30
+"""Most bytes of an array inside a zip or ``.npz``, which is read into memory; arrays in folders are mapped."""
 
 NAMES = (
     ("train_x", "train_y", "test_x", "test_y"),
@@ -75,12 +78,29 @@ def load_named(spec: DataSpec, request: Request, tree: Tree, names: tuple[str, .
 def read_array(tree: Tree, name: str) -> np.ndarray[Any, Any]:
     """An ``.npy`` file of a tree; memory-mapped if the tree is a plain folder."""
     try:
-        if isinstance(tree, FolderTree):
-            return np.load(tree.root / name, mmap_mode="r", allow_pickle=False)
+        with tree.open(name) as file:
+            if isinstance(tree, FolderTree):
+                return np.load(tree.root / name, mmap_mode="r", allow_pickle=False)
+            check_header(file, tree.size(name))
         with tree.open(name) as file:
             return np.lib.format.read_array(file, allow_pickle=False)
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+    except Exception as error:  # numpy, zipfile, zlib and Python's parser each have errors of their own
         raise InputError(f"{tree.root}: {name} is not a valid array of numbers ({error}).") from error
+
+
+def check_header(file: IO[bytes], size: int) -> None:
+    """Refuse an array that is too large, or whose header claims more than a file of this size holds.
+
+    numpy would reserve all the memory that the header claims.
+    """
+    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    if (version := np.lib.format.read_magic(file)) not in read:
+        raise ValueError(f"its format {version} is not known")
+    shape, _, dtype = read[version](file)
+    if math.prod(shape) * dtype.itemsize > size:
+        raise ValueError(f"its header claims the shape {str(shape)[:80]}, but the file is shorter")
+    if size > MOST_BYTES:
+        raise ValueError(f"it is larger than {MOST_BYTES >> 30} GiB: unpack it and use the folder, which is mapped")
 
 
 def _labels(tree: Tree, name: str) -> np.ndarray[Any, Any]:

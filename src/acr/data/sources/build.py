@@ -13,8 +13,9 @@ import numpy as np
 import PIL
 
 from acr.data.catalog import DataSpec, Request
+from acr.data.fingerprint import MOST_FILES, Part, fingerprint, image_digests, printable
 from acr.data.images import DataSet, Images, ImageSet, Labels
-from acr.data.readers.decoding import DECODER, SHOWN, decode_files, list_broken, resize
+from acr.data.readers.decoding import DECODER, FORMATS, SHOWN, decode_files, list_broken, resize
 from acr.data.readers.file_tree import Tree
 from acr.data.splits import hold_out
 from acr.errors import InputError
@@ -39,6 +40,8 @@ class Listing:
     class_names: Mapping[int, str]
     train: Sequence[tuple[str, int]]
     test: Sequence[tuple[str, int]]
+    left_out: Sequence[tuple[str, str]] = ()
+    """Folders of which something is not read, with the reason: an error unless broken files are skipped."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ def from_files(spec: DataSpec, request: Request, tree: Tree, listing: Listing) -
                 broken += _decode_split(writer, tree, split, rows, size, request.options.quiet)
         _write_notes(writer, listing.layout, listing.class_names, broken)
 
-    return _complete(spec, request, _open(spec, request, key, build), tree.root)
+    return _complete(spec, request, _open(spec, request, key, build), tree.root, listing.left_out)
 
 
 def from_arrays(spec: DataSpec, request: Request, where: Path, identity: str, read: Callable[[], Arrays]) -> DataSet:
@@ -96,6 +99,7 @@ def from_arrays(spec: DataSpec, request: Request, where: Path, identity: str, re
                 pixels = images.images if size is None else resize(images.images, size, quiet=request.options.quiet)
                 writer.save(f"{split}_images", pixels)
                 writer.save(f"{split}_labels", images.labels)
+                writer.save(f"{split}_digests", image_digests(pixels))
         names = {**arrays.train.class_names, **(arrays.test.class_names if arrays.test else {})}
         _write_notes(writer, arrays.layout, names, [])
 
@@ -127,6 +131,8 @@ def _decode_split(
         good = np.arange(len(rows))
         writer.path("decoding").rename(writer.path(f"{split}_images"))
     writer.save(f"{split}_labels", labels[good])
+    written = np.load(writer.path(f"{split}_images"), mmap_mode="r" if len(good) else None, allow_pickle=False)
+    writer.save(f"{split}_digests", image_digests(written))
     encoded = json.dumps([names[i] for i in good]).encode()
     writer.save(f"{split}_files", np.frombuffer(encoded, np.uint8))
     return [[names[row], reason] for row, reason in sorted(broken.items())]
@@ -141,24 +147,33 @@ def _write_notes(writer: Writer, layout: str, class_names: Mapping[int, str], br
     )
 
 
-def _complete(spec: DataSpec, request: Request, entry: Entry, where: Path) -> DataSet:
+def _complete(
+    spec: DataSpec, request: Request, entry: Entry, where: Path, left_out: Sequence[tuple[str, str]] = ()
+) -> DataSet:
     """The data set of a cache entry: broken files reported, a test set held out if there is none, constants set."""
     name = request.name
     broken = entry.notes["broken"]
-    if broken and not request.options.skip_broken:
+    if (broken or left_out) and not request.options.skip_broken:
+        problems = [f"{len(broken)} unreadable files in {where}:{list_broken(broken)}"] if broken else []
+        problems += [f"something would be left out of {where}:{list_broken(left_out)}"] if left_out else []
         raise InputError(
-            f"{name}: {len(broken)} unreadable files in {where}:{list_broken(broken)}\n"
-            "Repair or remove them, or leave them out with --skip-broken."
+            f"{name}: " + "\n".join(problems) + "\nRepair or remove them, or leave them out with --skip-broken. "
+            f"Formats that are read: {', '.join(FORMATS)}."
         )
     notes: dict[str, Any] = {"location": str(where), "layout": entry.notes["layout"], "cache": str(entry.folder)}
     if broken:
         notes["skipped"] = broken
+    if left_out:
+        notes["left_out"] = [[printable(folder), reason] for folder, reason in left_out]
     class_names = dict(entry.notes["classes"])
     train = ImageSet(_pixels(entry, "train"), _labels(entry, "train"), class_names)
     if "test_images" in entry.arrays:
         test = ImageSet(_pixels(entry, "test"), _labels(entry, "test"), class_names)
     else:
         train, test, notes["holdout"] = _held_out(name, request.options.data_seed, train, entry)
+    present = {*train.classes, *test.classes}
+    if lost := [class_name for label, class_name in class_names.items() if broken and label not in present]:
+        notes["classes_without_images"] = [printable(class_name) for class_name in lost]
     unread = f" Unreadable files:{list_broken(broken)}" if broken else ""
     if len(train) == 0:
         raise InputError(f"{name}: there are no training images in {where}.{unread}")
@@ -174,7 +189,17 @@ def _complete(spec: DataSpec, request: Request, entry: Entry, where: Path) -> Da
     else:
         mean, std = train.statistics()
         notes["normalisation"] = f"computed from {len(train)} training images"
-    return DataSet(name, train, test, mean, std, notes)
+    source = {split: _part(entry, split) for split in ("train", "test") if f"{split}_images" in entry.arrays}
+    return DataSet(name, train, test, mean, std, notes, fingerprint(source, class_names))
+
+
+def _part(entry: Entry, split: str) -> Part:
+    """What a fingerprint needs to know of a split. Entries of earlier versions hold no digests: they are made now."""
+    digests = entry.arrays.get(f"{split}_digests")
+    files = None
+    if f"{split}_files" in entry.arrays and len(entry.arrays[f"{split}_labels"]) <= MOST_FILES:
+        files = json.loads(entry.arrays[f"{split}_files"].tobytes())
+    return Part(image_digests(_pixels(entry, split)) if digests is None else digests, _labels(entry, split), files)
 
 
 def _held_out(name: str, seed: int, train: ImageSet, entry: Entry) -> tuple[ImageSet, ImageSet, dict[str, Any]]:

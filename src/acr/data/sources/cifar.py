@@ -48,7 +48,7 @@ def _load(request: Request, classes: int) -> DataSet:
     known = {name for form in (PYTHON, BINARY) for name in (*form[classes][0], *form[classes][1:])}
     if where.is_dir():
         files = [where / name for name in sorted(known) if (where / name).is_file()]
-    elif is_archive(where):
+    elif is_archive(where) and where.is_file():
         files = [where]
     else:
         raise InputError(f"{where} is neither a folder nor a .tar.gz, .tar or .zip archive of CIFAR-{classes}.")
@@ -90,7 +90,9 @@ def _read_python(data: bytes, classes: int, where: str) -> tuple[Images, Labels]
     images = _item(batch, "data", where)
     labels = _item(batch, "fine_labels" if classes == 100 else "labels", where)
     try:
-        numbers = np.asarray(labels, dtype=np.int64)
+        # Only flat lists: one that holds itself many times over would unfold to any size.
+        flat = isinstance(labels, np.ndarray) or all(type(label) is int for label in labels)
+        numbers = np.asarray(labels if flat else None, dtype=np.int64)
     except (TypeError, ValueError, OverflowError):
         raise InputError(f"{where}: labels are not a list of numbers.") from None
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape != (len(numbers), PIXELS):
@@ -130,6 +132,6 @@ def _names(content: Mapping[str, bytes], file: str, where: Path) -> dict[int, st
     else:
         meta = pickles.load(content[file], f"{where}: {file}")
         lines = _item(meta, "fine_label_names" if file == "meta" else "label_names", f"{where}: {file}")
-    return {
-        i: name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name) for i, name in enumerate(lines)
-    }
+    if not isinstance(lines, list) or not all(isinstance(name, (bytes, str)) for name in lines):
+        raise InputError(f"{where}: {file} does not hold a list of names.")
+    return {i: name.decode("utf-8", "replace") if isinstance(name, bytes) else name for i, name in enumerate(lines)}

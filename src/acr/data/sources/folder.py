@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from acr.data.catalog import CATALOG, Request
 from acr.data.images import DataSet
-from acr.data.readers.decoding import image_files
+from acr.data.readers.decoding import image_files, left_out
 from acr.data.readers.file_tree import Tree, by_class, common_prefix, natural, open_tree
 from acr.data.sources.build import Listing, from_files
 from acr.errors import InputError
@@ -49,11 +49,16 @@ def list_files(tree: Tree) -> Listing:
             f"{tree.root} holds images but no class folders: put the images of each class into a folder of its own."
         )
     number = {name: i for i, name in enumerate(classes)}
+    # Beside the parts that are used there may be others with images, but none without.
+    unread = left_out(tree, prefix, empty_only=train is not None)
+    for part in (train, test):
+        unread += left_out(tree, prefix + part) if part is not None else []
     return Listing(
         layout,
         dict(enumerate(classes)),
         [(prefix + name, number[label]) for label, name in rows],
         [(prefix + name, number[label]) for label, name in held],
+        unread,
     )
 
 

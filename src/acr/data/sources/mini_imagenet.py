@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from acr.data.catalog import CATALOG, Request, require
 from acr.data.images import DataSet
 from acr.data.readers.decoding import image_files
-from acr.data.readers.file_tree import Tree, by_class, common_prefix, file_name, natural, open_tree
+from acr.data.readers.file_tree import Tree, by_class, common_prefix, file_name, natural, open_tree, read_text
 from acr.data.sources.arrays import load_named
 from acr.data.sources.build import Listing, from_files
 from acr.data.sources.folder import TEST, TRAIN, parts
@@ -95,12 +95,15 @@ def _by_lists(tree: Tree, files: list[str], lists: list[str]) -> list[tuple[str,
     path_of = {file_name(name): name for name in files}
     rows = []
     for path in lists:
-        with tree.open(path) as file:
-            for row in csv.DictReader(io.TextIOWrapper(file, "utf-8", newline="")):
-                if "filename" not in row or "label" not in row:
-                    raise InputError(f"{tree.root}: {path} lacks the columns filename and label.")
-                if row["filename"] in path_of:  # files may be missing: a part of the data set can be used too
-                    rows.append((row["label"], path_of[row["filename"]]))
+        try:
+            table = list(csv.DictReader(io.StringIO(read_text(tree, path), newline="")))
+        except csv.Error as error:
+            raise InputError(f"{tree.root}: {path} is not a CSV file ({error}).") from None
+        for row in table:
+            if row.get("filename") is None or row.get("label") is None:
+                raise InputError(f"{tree.root}: {path} lacks the columns filename and label.")
+            if row["filename"] in path_of:  # files may be missing: a part of the data set can be used too
+                rows.append((row["label"], path_of[row["filename"]]))
     return rows
 
 

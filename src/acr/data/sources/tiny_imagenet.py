@@ -16,7 +16,7 @@ import numpy as np
 from acr.data.catalog import CATALOG, DataSpec, Request, require
 from acr.data.images import DataSet, ImageSet
 from acr.data.readers.decoding import image_files, resize, to_images
-from acr.data.readers.file_tree import Tree, by_class, file_name, natural, open_tree
+from acr.data.readers.file_tree import Tree, by_class, file_name, natural, open_tree, read_text
 from acr.data.sources.arrays import read_array
 from acr.data.sources.build import Arrays, Listing, from_arrays, from_files
 from acr.errors import InputError
@@ -72,8 +72,7 @@ def _annotated(tree: Tree, prefix: str, files: Iterable[str]) -> list[tuple[str,
 
 
 def _lines(tree: Tree, name: str) -> list[str]:
-    with tree.open(name) as file:
-        return [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    return [line.strip() for line in read_text(tree, name).splitlines() if line.strip()]
 
 
 def _names(wnids: Iterable[str], words: Mapping[str, str]) -> dict[int, str]:
