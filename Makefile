@@ -3,7 +3,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-cpus lint bench clean
+.PHONY: demo test test-slow test-cpus test-oldest test-lock lint bench clean
 
 $(BIN)/acr: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -34,14 +34,30 @@ CPUS ?= "ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41" "ATEN_CPU_CAPABIL
 test-cpus: $(BIN)/pytest  ## what computes, as on other processors: without vector instructions, with AVX2, on three threads
 	for setting in $(CPUS); do echo "== $$setting"; env $$setting $(BIN)/pytest -n auto $(COMPUTES) || exit 1; done
 
+OLDEST_TOOLS := pytest pytest-xdist hypothesis  # not the dashboard, which needs newer versions of what it shares with us
+test-oldest: $(BIN)/pytest  ## all tests with the oldest versions that pyproject.toml admits, in an environment of their own
+	$(PYTHON) -m venv $(VENV)-oldest
+	$(BIN)/python tests/helpers/lower_bounds.py > $(VENV)-oldest/constraints.txt
+	$(VENV)-oldest/bin/pip install --quiet --disable-pip-version-check -c $(VENV)-oldest/constraints.txt -e .
+	$(VENV)-oldest/bin/pip install --quiet --disable-pip-version-check -c $(VENV)-oldest/constraints.txt $(OLDEST_TOOLS)
+	$(VENV)-oldest/bin/pytest -n auto
+
 lint: $(BIN)/pytest  ## style, types, and the layers that imports must keep to
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+LOCKED := $(VENV)-locked
+test-lock:  ## the versions of requirements.lock, which is checked by hash, in an environment of their own
+	$(PYTHON) -m venv $(LOCKED)
+	$(LOCKED)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(LOCKED)/bin/pip install --quiet --disable-pip-version-check --no-deps "$$(sed -n 's/^# \(torch==[0-9.]*\),.*/\1/p' requirements.lock)"
+	$(LOCKED)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(LOCKED)/bin/pytest tests/data tests/golden tests/test_cli.py
+
 bench: $(BIN)/pytest  ## speed and memory, as ratios inside one run
 	for script in benchmarks/*.py; do $(BIN)/python $$script; done
 
 clean:
-	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-oldest $(LOCKED) demo .mypy_cache .ruff_cache .pytest_cache

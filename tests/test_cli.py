@@ -31,6 +31,21 @@ def test_help_does_not_import_torch():
         (["run", "--config", "no-such-file.yaml"], "Cannot read the config file"),
         (["resume", "no-such-folder"], "not a run folder"),
         (["rum"], 'Did you mean "run"?'),
+        (["run", "--epochs", "1.5"], "--epochs '1.5': expected a whole number"),
+        (["run", "--epochs", "1e3"], "expected a whole number"),
+        (["run", "--seed", "1" + "0" * 400], "expected a whole number"),
+        (["run", "--seed", "²"], "expected a whole number"),
+        (["run", "--width", "1000000000"], "would take about"),
+        (["run", "--learning-rate", "1e308"], "--learning-rate 1e+308: expected a number of at most 1e+30"),
+        (["run", "--learning-rate", "1e400"], "--learning-rate inf: expected a finite number"),
+        (["run", "--class-order", "random:²"], "expected random:SEED"),
+        (["run", "--class-order", "random:" + "9" * 5000], "expected random:SEED"),
+        (["run", "--class-order", "0-9999," * 20], "at most 100,000 numbers"),
+        (["run", "--dataset", "x" * 10_000], "xxx…"),
+        (["run", "--method", "\x1b[2J"], r"no method '\x1b[2J'"),
+        (["resume", "--threads", "1.5", "x"], "expected a whole number"),
+        (["sweep", "acc", "--jobs", "1.5"], "expected a whole number"),
+        (["dashboard", ".", "--port", "80.5"], "expected a whole number"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(words, says, capsys, tmp_path, monkeypatch):
@@ -42,6 +57,8 @@ def test_bad_input_is_one_sentence_and_exit_code_2(words, says, capsys, tmp_path
     assert says in err
     assert "Traceback" not in err
     assert err.strip().count("\n") == 0
+    assert len(err) < 1000
+    assert err.strip().isprintable()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -101,3 +118,140 @@ def test_methods_doctor_and_data_list(capsys):
     out = capsys.readouterr().out
     for word in ("finetune", "joint", "torch", "threads", "split-digits"):
         assert word in out
+
+
+def flags(**values):
+    return [word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
+
+QUICK = flags(method="finetune", samples_per_class=8, threads=1)
+
+
+def test_a_whole_number_is_never_rounded(tmp_path):
+    """--epochs 1.5 trained for two."""
+    import acr
+    from acr.errors import InputError
+    from acr.runs.resolve import read_config_file
+
+    (tmp_path / "config.yaml").write_text("epochs: 1.5")
+    for values in ({"epochs": 1.5}, {"epochs": 2.0}, {"epochs": True}, read_config_file(tmp_path / "config.yaml"),
+                   {"lr_milestones": [1.0]}, {"confidence_epochs": 1.5}):  # fmt: skip
+        with pytest.raises(InputError, match="expected a whole number"):
+            acr.run(out=tmp_path / "runs", **values)
+    assert not (tmp_path / "runs").exists()
+
+
+POOR = {
+    "ascii output": {"PYTHONIOENCODING": "ascii"},
+    "ascii locale": {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    "warnings are errors": {"PYTHONWARNINGS": "error"},
+    "no home": {"HOME": "/proc/none", "XDG_CACHE_HOME": "/proc/none/cache", "ACR_CACHE": ""},
+    "no temporary folder": {"TMPDIR": "/proc/none"},
+}
+
+
+def run_in(environment, out):
+    words = ["run", "--out", str(out), "--buffer-size", "200", *QUICK[2:], *SMALL, "--method", "er"]
+    done = subprocess.run([sys.executable, "-m", "acr", *words], capture_output=True, env={**os.environ, **environment})
+    assert done.returncode == 0, done.stderr
+    assert b"warning: The memory has room for 200 samples" in done.stderr
+    assert b"Unexpected" not in done.stderr + done.stdout
+    return done
+
+
+def test_poor_surroundings_do_not_stop_a_run(tmp_path):
+    everything = {name: value for part in POOR.values() for name, value in part.items()}
+    assert run_in(everything, tmp_path / "runs").stdout.isascii()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("poor", POOR)
+def test_each_of_these_surroundings_does_not_stop_a_run(tmp_path, poor):
+    run_in(POOR[poor], tmp_path / "runs")
+
+
+def test_a_cache_that_cannot_be_written_is_a_sentence(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit) as exit:
+        main(["shift", "build", "split-digits", "--data-cache", str(tmp_path / "file" / "cache"), "--quiet"])
+    assert exit.value.code in (1, 2)
+    said = capsys.readouterr().err
+    assert "Unexpected" not in said
+    assert str(tmp_path / "file") in said
+
+
+@pytest.mark.parametrize("error", [
+    MemoryError(), RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory: you "
+                                "tried to allocate 4000 bytes. Error code 12 (Cannot allocate memory)"),
+    RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB."), RuntimeError("MPS backend out of memory"),
+    RuntimeError("not enough memory: you tried to allocate 10 bytes."),
+])  # fmt: skip
+def test_too_little_memory_is_a_sentence(tmp_path, capsys, monkeypatch, error):
+    from acr.methods.finetune import Finetune
+
+    def observe(self, batch):
+        raise error
+
+    monkeypatch.setattr(Finetune, "observe", observe)
+    with pytest.raises(SystemExit) as exit:
+        main(["run", "--out", str(tmp_path), "--quiet", *QUICK, *SMALL])
+    assert exit.value.code == 1
+    said = capsys.readouterr().err
+    assert "Out of memory. Try a smaller --width (it is 2)" in said
+    assert "Unexpected" not in said
+
+
+@pytest.mark.parametrize("gone", ["deleted", "moved", "replaced"])
+def test_a_run_whose_folder_is_gone_stops_at_the_next_write(tmp_path, capsys, monkeypatch, gone):
+    """It went on to the end, writing to files that no longer had a name, or made the folder anew in part."""
+    import shutil
+
+    from acr.methods.finetune import Finetune
+
+    observe, after = Finetune.observe, []
+
+    def observe_and_lose(self, batch):
+        if (batch.task, batch.step) == (1, 0):
+            (folder,) = tmp_path.glob("runs/split*")
+            shutil.rmtree(folder) if gone == "deleted" else folder.rename(tmp_path / "elsewhere")
+            if gone == "replaced":
+                folder.mkdir()
+        after.append(batch.task)
+        return observe(self, batch)
+
+    monkeypatch.setattr(Finetune, "observe", observe_and_lose)
+    with pytest.raises(SystemExit) as exit:
+        main(["run", "--out", str(tmp_path / "runs"), "--quiet", "--log-every", "1", *QUICK, *SMALL])
+    assert exit.value.code == 1
+    assert "was deleted, moved or replaced while the run was writing to it" in capsys.readouterr().err
+    assert after == [0, 1]
+    left = [path for path in (tmp_path / "runs").rglob("*") if path.is_file()]
+    assert left == []
+
+
+def test_suggested_commands_can_be_copied_into_a_shell(tmp_path, capsys):
+    import shlex
+
+    out = tmp_path / "my runs; echo"
+    folder = out / "a b"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text("schema: 1\nmethod: finetune\n")
+    with pytest.raises(SystemExit):
+        main(["compare", str(folder), str(folder)])
+    said = capsys.readouterr().err
+    assert shlex.split(said.partition("Finish it with: ")[2]) == ["acr", "resume", str(folder)]
+    (tmp_path / "no runs").mkdir()
+    with pytest.raises(SystemExit):
+        main(["report", str(tmp_path / "no runs")])
+    assert shlex.split(capsys.readouterr().err.partition("Make one with: ")[2])[:3] == ["acr", "run", "--out"]
+
+
+def test_sigterm_ends_a_command_as_an_exception_does():
+    code = (
+        "import os, signal, tempfile; from acr.storage.signals import end_on_sigterm\n"
+        "with end_on_sigterm(), tempfile.TemporaryDirectory() as folder:\n"
+        "    print(folder, flush=True); os.kill(os.getpid(), signal.SIGTERM)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 143
+    assert not os.path.exists(done.stdout.strip())

@@ -8,26 +8,95 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from acr.errors import InputError
+from acr.errors import InputError, shown
 from acr.protocols import Protocol
 
+MOST = 10**18 - 1
+"""The largest whole number of any field: 18 digits."""
+LARGEST = 1e30
+"""The largest other number of any field: what networks compute with ends at 3e38."""
+MOST_LABELS = 100_000
+"""Labels in a list, once its ranges are written out."""
 
-class MethodOptions(BaseModel):
+
+def whole_number(value: Any) -> Any:
+    """A whole number, also as text; ``ValueError`` for anything that is merely close to one, such as 1.5 or yes.
+
+    >>> whole_number(3), whole_number("12"), whole_number(None)
+    (3, 12, None)
+    """
+    if value is None or (isinstance(value, str) and WHOLE.fullmatch(value)):
+        value = None if value is None else int(value)
+    elif hasattr(type(value), "__index__") and not isinstance(value, bool):  # NumPy's integers among them
+        value = value.__index__()
+    else:
+        raise ValueError("a whole number")
+    if value is not None and abs(value) > MOST:
+        raise ValueError("a whole number of at most 18 digits")
+    return value
+
+
+WHOLE = re.compile(r"[+-]?[0-9]{1,30}", re.ASCII)
+
+
+class Settings(BaseModel):
+    """A frozen model of settings: unknown fields are refused, whole numbers are never rounded, others are finite."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_rounding(cls, value: Any, info: ValidationInfo) -> Any:
+        kind = cls.model_fields[str(info.field_name)].annotation
+        return whole_number(value) if kind is int or (int in get_args(kind) and value is not None) else value
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _fits_the_network(cls, value: Any) -> Any:
+        if isinstance(value, float) and abs(value) > LARGEST:
+            raise ValueError(f"a number of at most {LARGEST:g}")
+        return value
+
+
+class MethodOptions(Settings):
     """Options of a method: a flat, frozen model. Each field becomes a flag, and its docstring is the help text."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    revision: ClassVar[int] = 1
+    """Raised when the method changes what it does with the same options: runs before and after are not the same."""
+    sources: ClassVar[Mapping[str, str]] = {}
+    """Where the default of each option comes from (a paper, a program, a measurement), for ``acr methods NAME``."""
+
+    @classmethod
+    def source_of(cls, option: str) -> str:
+        """Where the default of an option comes from; empty if nobody says. A class adds to those it is built on."""
+        classes = (base for base in cls.__mro__ if issubclass(base, MethodOptions))
+        return next((base.sources[option] for base in classes if option in vars(base).get("sources", {})), "")
 
 
 def _as_list(value: Any) -> Any:
-    """``"3,3,4"`` and ``"3 3 4"`` as a list; a single value as a list of one."""
+    """``"3,3,4"``, ``"3 3 4"`` and ``["3,3", "4"]`` as a list of single values; a single value as a list of one."""
     if isinstance(value, str):
-        return [part for part in value.replace(",", " ").split() if part]
+        return value.replace(",", " ").split()
+    if isinstance(value, (list, tuple)) and all(isinstance(part, str) for part in value):
+        return [word for part in value for word in part.replace(",", " ").split()]
     return [value] if isinstance(value, int) else value
 
 
@@ -38,43 +107,96 @@ def _with_ranges(value: Any) -> Any:
         return given  # not a list at all: validation reports it
     parts: list[Any] = []
     for part in given:
-        low, dash, high = str(part).partition("-")
-        span = dash and low.isdecimal() and high.isdecimal() and len(low) < 5 and len(high) < 5
-        parts += range(int(low), int(high) + 1) if span else [part]
+        span = RANGE.fullmatch(part) if isinstance(part, str) else None
+        parts += range(int(span[1]), int(span[2]) + 1) if span else [part]
+        if len(parts) > MOST_LABELS:
+            raise ValueError(f"at most {MOST_LABELS:,} numbers")
     return parts
+
+
+RANGE = re.compile(r"([0-9]{1,4})-([0-9]{1,4})", re.ASCII)
 
 
 def _class_order(value: Any) -> Any:
     """A list of labels as numbers; ``file`` and ``random:SEED`` stay text."""
-    if isinstance(value, str) and value != "file" and not value.startswith("random:"):
-        return _with_ranges(value)
-    return value
+    if isinstance(value, str) and value.startswith("random:"):
+        if not RANDOM_ORDER.fullmatch(value):
+            raise ValueError("random:SEED, with a whole number of at most 18 digits as the seed")
+        return value
+    if value == "file":
+        return value
+    parts = _with_ranges(value)
+    if isinstance(value, str) and not all(isinstance(part, int) or WHOLE.fullmatch(part) for part in parts):
+        raise ValueError("file, random:SEED, or a list of labels, such as 5,0-3")
+    return parts
+
+
+RANDOM_ORDER = re.compile(r"random:[0-9]{1,18}", re.ASCII)
 
 
 def _seconds(value: Any) -> Any:
     """``"5m"``, ``"90s"``, ``"1h"`` as seconds."""
-    if isinstance(value, str) and value[-1:] in "smh" and value[:-1].replace(".", "", 1).isdigit():
-        return float(value[:-1]) * {"s": 1, "m": 60, "h": 3600}[value[-1]]
+    if isinstance(value, str) and (match := LENGTH_OF_TIME.fullmatch(value)):
+        return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
     return value
+
+
+LENGTH_OF_TIME = re.compile(r"([0-9]{1,12}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})([smh])", re.ASCII)
+
+
+RESNET18 = "resnet18"
+FILE_MODULE = "acr-encoder:"
+"""What the names of modules begin with that were read from ``FILE.py:FUNCTION``; nobody can import them by name."""
+_FUNCTION = re.compile(r"(.+\.py|[^\W\d]\w*(\.[^\W\d]\w*)*):[^\W\d]\w*(\.[^\W\d]\w*)*", re.DOTALL)
+
+
+def _network_name(value: Any) -> Any:
+    """``resnet18``, or the name under which a function that makes an encoder is found again in another process."""
+    if callable(value):
+        return _name_of_function(value)
+    if isinstance(value, str) and value != RESNET18 and not _FUNCTION.fullmatch(value):
+        raise ValueError(f"{RESNET18}, or a function that makes an encoder: MODULE:FUNCTION or FILE.py:FUNCTION")
+    return value
+
+
+def _name_of_function(function: Any) -> str:
+    """``MODULE:FUNCTION``, or ``FILE.py:FUNCTION`` if it is defined in a script.
+
+    Refuses what has no name that leads back to it, such as a lambda: a run must be able to resume in another process.
+    """
+    module = sys.modules.get(str(getattr(function, "__module__", None)))
+    name = str(getattr(function, "__qualname__", ""))
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    in_a_script = module is not None and (module.__name__ == "__main__" or module.__name__.startswith(FILE_MODULE))
+    file = getattr(module, "__file__", None) if in_a_script else None
+    if module is None or found is not function or (in_a_script and file is None):
+        raise ValueError(
+            "a function at the top level of a module or script, so that the run can find it when it resumes"
+        )
+    if file is None:
+        return f"{module.__name__}:{name}"
+    path, here = Path(file).resolve(), Path.cwd()
+    return f"{path.relative_to(here) if path.is_relative_to(here) else path}:{name}"
 
 
 Model = TypeVar("Model", bound=BaseModel)
 Precision = Literal["32", "bf16-mixed", "16-mixed"]
 DataDevice = Literal["auto", "host", "device"]
-Integers = Annotated[tuple[int, ...], BeforeValidator(_as_list)]
+Whole = Annotated[int, BeforeValidator(whole_number)]
+Integers = Annotated[tuple[Whole, ...], BeforeValidator(_as_list)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
 Duration = Annotated[float, BeforeValidator(_seconds)]
 
 
-class DataConfig(BaseModel):
+class DataConfig(Settings):
     """Which images of a data set are read, and how they are found."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
     samples_per_class: int | None = Field(None, ge=1)
-    """Train on at most this many images per class, drawn with --data-seed."""
+    """Train on at most this many images per class, drawn with --data-seed; by default on all."""
     test_samples_per_class: int | None = Field(None, ge=1)
-    """Test on at most this many images per class."""
+    """Test on at most this many images per class; by default on all."""
     validation_fraction: float = Field(0.0, ge=0, lt=1)
     """Hold out this fraction of the training images and evaluate on them instead of the test set."""
     data_seed: int = Field(0, ge=0)
@@ -103,7 +225,7 @@ class RunConfig(DataConfig):
     buffer_size: int = Field(500, ge=0)
     """Number of samples that the replay memory can hold."""
 
-    epochs: int = Field(50, ge=1)
+    epochs: int = Field(50, ge=1, le=1_000_000)
     """Epochs per task."""
     batch_size: int = Field(32, ge=1)
     """Samples of the current task per training step."""
@@ -119,10 +241,16 @@ class RunConfig(DataConfig):
     """Epochs of each task at which the learning rate is multiplied by --lr-decay, such as 35,45."""
     lr_decay: float = Field(0.1, gt=0, le=1)
     """Factor by which the learning rate is multiplied at each milestone."""
-    network: Literal["resnet18"] = "resnet18"
-    """Architecture of the encoder."""
+    network: Annotated[str, BeforeValidator(_network_name)] = RESNET18
+    """Encoder: resnet18, or your function that makes one, as MODULE:FUNCTION or FILE.py:FUNCTION; its code is run."""
     width: int = Field(64, ge=1)
     """Channels of the encoder's first stage; the paper uses 64."""
+    stem: Literal["cifar", "imagenet"] = "cifar"
+    """First layers of resnet18: a 3x3 convolution (cifar), or a strided 7x7 one and a max pool (imagenet)."""
+    weights: Path | None = None
+    """File (safetensors) with weights of the encoder to start from; the head starts anew."""
+    weights_digest: str | None = None
+    """Checksum of the --weights file; recorded with the run, which accepts no other file afterwards."""
 
     protocol: Literal["sound", "published"] = "sound"
     """`published` restores the quirks of the paper's released program; docs/protocols.md describes them."""
@@ -134,14 +262,14 @@ class RunConfig(DataConfig):
     tasks: int | None = Field(None, ge=1)
     """Number of tasks, all of equal size."""
     classes_per_task: Integers | None = None
-    """Classes per task: one number for all tasks, or one for each task, such as 4,3,3."""
-    class_order: Annotated[str | tuple[int, ...], BeforeValidator(_class_order)] = "file"
+    """Classes per task: one number for all tasks, or one for each task, such as 4,3,3; by default as --tasks says."""
+    class_order: Annotated[str | tuple[Whole, ...], BeforeValidator(_class_order)] = "file"
     """Order in which classes arrive: file (ascending labels), random:SEED, or a list of labels, such as 5,0-3."""
     ood_every: Literal["stage", "end", "never"] = "stage"
     """When to evaluate under shift: after every task (stage), after the last task only (end), or never."""
     ood_corruptions: Names | None = None
     """Corruptions of the test images, such as fog,snow; by default the data set's (usually the paper's eleven)."""
-    ood_severities: Annotated[tuple[int, ...], BeforeValidator(_with_ranges)] = (1,)
+    ood_severities: Annotated[tuple[Whole, ...], BeforeValidator(_with_ranges)] = (1,)
     """Severities of the corruptions, from 1 to 5, such as 1,3 or 1-5."""
     ood_constants: Literal["imagenet-c", "cifar-c"] = "imagenet-c"
     """Table of constants that defines how strong each severity is."""
@@ -164,13 +292,13 @@ class RunConfig(DataConfig):
     threads: int | None = Field(None, ge=1)
     """CPU threads; by default one or all cores, whichever a short measurement finds faster."""
     deterministic: bool | None = None
-    """Bit-identical results. Always the case on a CPU; on a GPU, this selects slower, deterministic algorithms."""
+    """Bit-identical results, by default on a CPU only; on a GPU, this selects slower, deterministic algorithms."""
     checkpoint_every: Duration = Field(300.0, ge=0)
-    """Time between checkpoints, such as 90s, 5m or 1h; one is also written at the end of every task."""
+    """Time between checkpoints, in seconds or such as 90s, 5m or 1h; one is also written at the end of every task."""
     keep: int = Field(2, ge=1)
     """Number of checkpoints to keep."""
     eval_every: int | None = Field(None, ge=1)
-    """Number of epochs between extra evaluations, for the screen and events.jsonl; results do not depend on it."""
+    """Epochs between extra evaluations for the screen and events.jsonl, by default none. Results never depend on it."""
     log_every: int = Field(50, ge=1)
     """Number of steps between log lines in events.jsonl."""
     tensorboard: bool = False
@@ -184,6 +312,8 @@ class RunConfig(DataConfig):
         bad = [s for s in self.ood_severities if not 1 <= s <= 5]
         if bad:
             raise ValueError(f"severities run from 1 to 5; got {bad[0]}")
+        if self.stem != "cifar" and self.network != RESNET18:
+            raise ValueError(f"--stem {self.stem} applies to --network {RESNET18} only, not to {self.network}")
         return self
 
     def flat(self) -> dict[str, Any]:
@@ -199,6 +329,8 @@ class RunConfig(DataConfig):
         for name, default in ADDED_LATER.items():
             if relevant[name] == default:  # so that runs made before the field existed keep their identity
                 del relevant[name]
+        if self.options.revision > 1:
+            relevant["revision"] = self.options.revision
         return hashlib.blake2b(json.dumps(relevant, sort_keys=True).encode(), digest_size=8).hexdigest()
 
     def data_key(self) -> tuple[Any, ...]:
@@ -217,13 +349,25 @@ class RunConfig(DataConfig):
 
 
 NOT_PART_OF_IDENTITY = frozenset(
-    {"out", "data_root", "data_cache", "device", "data_device", "compile", "threads", "deterministic", "quiet"}
+    {
+        "out",
+        "data_root",
+        "data_cache",
+        "weights",
+        "device",
+        "data_device",
+        "compile",
+        "threads",
+        "deterministic",
+        "quiet",
+    }
     | {"checkpoint_every", "keep", "eval_every", "log_every", "tensorboard", "wandb"}
+    | {"variant"}
 )
-"""Fields that determine where and how a run is executed, but not its results."""
+"""Fields that determine where and how a run is executed, but not its results; and presets: their values count."""
 
 
-ADDED_LATER: Mapping[str, Any] = {"precision": "32", "tf32": False}
+ADDED_LATER: Mapping[str, Any] = {"precision": "32", "tf32": False, "stem": "cifar", "weights_digest": None}
 """Fields that change results and that earlier versions did not have, with the value that means what those did."""
 
 
@@ -235,10 +379,27 @@ def validated(model: type[Model], values: Mapping[str, Any]) -> Model:
         raise InputError("\n".join(in_words(problem) for problem in error.errors())) from None
 
 
+IN_WORDS = {
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "bool_parsing": "yes or no",
+    "greater_than": "a number above {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "less_than": "a number below {lt:g}",
+    "less_than_equal": "at most {le:g}",
+}
+"""What a value should have been, by pydantic's name of the problem."""
+
+
 def in_words(problem: Any) -> str:
     """A validation problem as a sentence that names the flag, the value, and what is expected."""
-    what = problem["msg"].removeprefix("Value error, ").removeprefix("Input should be ").rstrip(".")
+    told = problem["msg"].removeprefix("Value error, ").removeprefix("Input should be ").rstrip(".")
+    limits = problem.get("ctx", {})
+    what = IN_WORDS[problem["type"]].format(**limits) if problem["type"] in IN_WORDS else told
     if not problem["loc"]:
         return f"{what[:1].upper()}{what[1:]}."
     name = str(problem["loc"][0])
-    return f"--{name.replace('_', '-')} {problem['input']!r}: expected {what}."
+    return f"--{name.replace('_', '-')} {shown(problem['input'])}: expected {what}."

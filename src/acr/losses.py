@@ -62,6 +62,32 @@ def proxy_contrastive_loss(
     return (torch.logsumexp(logits + counts.log(), dim=1) - own).mean()
 
 
+def supervised_contrastive_loss(projections: Tensor, labels: Tensor, temperature: float = 0.07) -> Tensor:
+    """The supervised contrastive loss (Khosla et al. 2020): samples are contrasted with one another.
+
+    With ẑ of unit length, τ the temperature and P(i) the other samples of the class of sample i,
+
+        L = (1/N) Σ_i (1/|P(i)|) Σ_{p∈P(i)} [ log Σ_{a≠i} exp(ẑ_i·ẑ_a/τ) − ẑ_i·ẑ_p/τ ].
+
+    Args:
+        projections: z, N x features; they need not have unit length.
+        labels: y, N classes. Every class must occur twice or more: give two views of each image.
+        temperature: τ.
+
+    Returns a scalar.
+
+    >>> z = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    >>> round(float(supervised_contrastive_loss(z, torch.tensor([0, 0, 1, 1]), temperature=1.0)), 4)
+    0.5514
+    """
+    z = F.normalize(projections, dim=1)
+    itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
+    logits = (z @ z.T / temperature).masked_fill(itself, float("-inf"))
+    positive = (labels[:, None] == labels) & ~itself
+    log_share = logits - logits.logsumexp(1, keepdim=True)
+    return -(log_share.masked_fill(~positive, 0).sum(1) / positive.sum(1)).mean()
+
+
 def class_counts(labels: Tensor, classes: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """How often each of ``classes`` classes occurs among the labels, on their device and without a wait."""
     counts = torch.zeros(classes, dtype=dtype, device=labels.device)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from acr.errors import unknown
+from acr.errors import InputError, unknown
 
 QUIRKS: dict[str, str] = {
     "wrapped-ood": "corrupt wrapped bytes of the normalised test image and do not normalise afterwards",
@@ -21,13 +21,18 @@ QUIRKS: dict[str, str] = {
     "wrapped-views": "make ACR's second view from wrapped bytes and do not normalise it",
     "frozen-replay": "ER and MetaSP store the augmented view and replay it unchanged",
     "shuffled-metasp": "MetaSP stores random samples in place of the chosen ones",
-    "misplaced-soif-weight": "SOIF applies its weight for new samples to the last stored ones",
     "small-replay-padding": "replayed images are padded by 1 on Mini- and Tiny-ImageNet, with mean grey everywhere",
     "unseen-outputs": "the prediction is the largest of all outputs, including those of classes not yet seen",
     "gdumb-as-released": "GDumb fills a reservoir and fits after the last task only",
+    "separate-passes": "ACR sends current and memory images through the network separately, not as one batch",
     "hash-ordered-quotas": "remainders of the quotas are distributed in the order of a Python set of the labels",
 }
 """Every quirk, and what it restores."""
+
+FORMER_QUIRKS: dict[str, str] = {
+    "misplaced-soif-weight": "It is now SOIF's default: --weighting released.",
+}
+"""Quirks of earlier versions, and what to do instead."""
 
 PROTOCOLS: dict[str, frozenset[str]] = {"sound": frozenset(), "published": frozenset(QUIRKS)}
 
@@ -45,6 +50,8 @@ class Protocol:
         if name not in PROTOCOLS:
             raise unknown("protocol", name, PROTOCOLS)
         for quirk in (*on, *off):
+            if quirk in FORMER_QUIRKS:
+                raise InputError(f"{quirk!r} is no longer a quirk. {FORMER_QUIRKS[quirk]}")
             if quirk not in QUIRKS:
                 raise unknown("quirk", quirk, QUIRKS)
         return cls(name, (PROTOCOLS[name] | frozenset(on)) - frozenset(off))

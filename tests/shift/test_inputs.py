@@ -119,8 +119,11 @@ def test_wrapped_bytes_of_every_byte_equal_float32_arithmetic() -> None:
         ({"images": SMALL - 0.5}, r"must lie in \[0, 1\]"),
         ({"images": SMALL * np.nan}, r"must lie in \[0, 1\]"),
         ({"images": SMALL.astype(np.int32)}, "uint8, or floats in .*, not int32"),
-        ({"images": SMALL[0]}, "N x C x H x W with 1 or 3 channels, but these are 3x8x8"),
-        ({"images": SMALL.transpose(0, 2, 3, 1)}, "1 or 3 channels, but these are 2x8x8x3"),
+        (
+            {"images": SMALL[0, 0]},
+            "N x H x W x C or N x H x W with 1 or 3 channels C, but these are 8x8",
+        ),
+        ({"images": np.zeros((2, 8, 8, 4), np.uint8)}, "1 or 3 channels C, but these are 2x8x8x4"),
         ({"images": [[1]]}, "numpy array or a torch tensor, not list"),
         ({"indices": [0]}, "one number for each of the 2 images"),
         ({"indices": [[0, 1]]}, "one number for each of the 2 images"),

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, NonNegativeInt, PlainSerializer, model_validator
+
+
+def _or_nan(value: Any) -> Any:
+    return math.nan if value is None else value
+
+
+def _or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+Figure = Annotated[float, BeforeValidator(_or_nan), PlainSerializer(_or_none, return_type=float | None)]
+"""A number that may turn out not to be one, as where the outputs of a network overflow; then null in JSON."""
 
 Over = Literal["seen", "all", "task"]
 """Outputs among which a prediction is made: those of the classes ``seen`` so far (class-incremental), ``all`` outputs,
@@ -28,7 +41,7 @@ class Counts(BaseModel):
     """Number of images predicted correctly."""
     confusion: Table = []
     """Images of task i (row) predicted as a class of task j (column), over the classes seen."""
-    calibration: dict[Bin, list[float]]
+    calibration: dict[Bin, list[Figure]]
     """Per bin of confidence, over the classes seen: ``count``, ``confidence`` (sum), ``correct``."""
 
     @model_validator(mode="after")

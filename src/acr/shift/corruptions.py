@@ -1,9 +1,9 @@
 """Corrupting batches of images: the public functions, and what they accept.
 
-Images are uint8 N x C x H x W with one or three channels, of any size, as numpy arrays or torch tensors; the result is
-of the same kind. The arithmetic runs on the CPU in float32. The corruption of an image depends on the image, the
-corruption with its severity and constants, the seed, and the image's index in its set, and on nothing else: neither on
-the batch nor on its order.
+Images are uint8, or floats in [0, 1], of any size with one or three channels, as numpy arrays or torch tensors of the
+shape N x C x H x W, N x H x W x C or N x H x W; the result is of the same kind and shape. The arithmetic runs on the
+CPU in float32. The corruption of an image depends on the image, the corruption with its severity and constants, the
+seed, and the image's index in its set, and on nothing else: neither on the batch nor on its order.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def corrupt(
     """Corrupted copies of images, of the same kind: uint8 images give uint8 (rounded to nearest).
 
     Args:
-        images: uint8 N x C x H x W, or floats in [0, 1], which are rounded to bytes; floats give floats.
+        images: uint8, or floats in [0, 1], which are rounded to bytes; floats give floats. Their shape is one of those
+            of :meth:`acr.ImageSet.from_arrays`: N x C x H x W, N x H x W x C or N x H x W with C = 1 or 3.
         name: one of ``acr.shift.CORRUPTIONS``.
         severity: 1 to 5.
         constants: ``imagenet-c`` (the paper's evaluation) or ``cifar-c`` (made for 32x32).
@@ -153,7 +154,7 @@ def _run(
 
 
 def _pixels(images: Any) -> Bytes:
-    """The images as a contiguous uint8 array; raises an error that says what is wrong with them."""
+    """The images as a contiguous uint8 array, N x C x H x W; raises an error that says what is wrong with them."""
     if isinstance(images, torch.Tensor):
         array: NDArray[Any] = images.detach().cpu().numpy()
     elif isinstance(images, np.ndarray):
@@ -161,8 +162,12 @@ def _pixels(images: Any) -> Bytes:
     else:
         raise InputError(f"Images must be a numpy array or a torch tensor, not {type(images).__name__}.")
     shape = "x".join(map(str, array.shape)) or "a single number"
-    if array.ndim != 4 or array.shape[1] not in (1, 3):
-        raise InputError(f"Images must be N x C x H x W with 1 or 3 channels, but these are {shape}.")
+    moved = _channels_first(array)
+    if moved is None:
+        raise InputError(
+            f"Images must be N x C x H x W, N x H x W x C or N x H x W with 1 or 3 channels C, but these are {shape}."
+        )
+    array = moved
     if array.size == 0:
         raise InputError(f"There are no pixels to corrupt: the images are {shape}.")
     if array.dtype == np.uint8:
@@ -175,11 +180,27 @@ def _pixels(images: Any) -> Bytes:
     return np.rint(np.multiply(array, 255, dtype=np.float64)).astype(np.uint8)
 
 
+def _channels_first(array: NDArray[Any]) -> NDArray[Any] | None:
+    """The array as N x C x H x W; None if it has none of the shapes that images have."""
+    if array.ndim == 3:
+        return array[:, None]
+    if array.ndim != 4:
+        return None
+    if array.shape[1] in (1, 3):
+        return array
+    return array.transpose(0, 3, 1, 2) if array.shape[3] in (1, 3) else None
+
+
 def _is_bytes(images: NDArray[Any] | torch.Tensor) -> bool:
     return bool(images.dtype == torch.uint8 if isinstance(images, torch.Tensor) else images.dtype == np.uint8)
 
 
 def _like(images: Images, result: NDArray[Any]) -> Images:
+    """The result, N x C x H x W, in the shape of the images and as the same kind of array."""
+    if images.ndim == 3:
+        result = result[:, 0]
+    elif images.shape[1] not in (1, 3):
+        result = np.ascontiguousarray(result.transpose(0, 2, 3, 1))
     if isinstance(images, torch.Tensor):
         return torch.from_numpy(result).to(images.device)
     return result

@@ -7,7 +7,6 @@ in common. The key of an entry contains everything that its bytes depend on, inc
 from __future__ import annotations
 
 import hashlib
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from acr.console import say
 from acr.data.images import Images, ImageSet
 from acr.errors import InputError
 from acr.shift.corruptions import corrupt
@@ -87,7 +87,7 @@ def build_suite(
         nonlocal announced
         if not announced and not quiet:
             amount = f"{len(spec)} x {len(test):,} images, {size / 2**20:,.0f} MiB"
-            print(f"Corrupting the test images of {name} once for all runs: {amount} in {folder}", file=sys.stderr)
+            say(f"Corrupting the test images of {name} once for all runs: {amount} in {folder}", error=True)
         announced = True
 
     many = len(spec) * len(test) >= FEW and cores() > 1

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from acr.config import MethodOptions, RunConfig
+from acr.config import RESNET18, MethodOptions, RunConfig
 from acr.data.stream import TaskStream
 from acr.errors import AcrError
 from acr.methods.method import REGISTRY, Method, method_class, method_names, register
@@ -68,6 +68,7 @@ class Trial:
 
     cls: type[Method]
     options: dict[str, Any]
+    network: str | Callable[..., nn.Module] = RESNET18
     measured: dict[str, int] = field(default_factory=lambda: {"memory": 0, "budget": 0, "side": 0})
 
     def stream(self, tasks: Sequence[Sequence[int]] = TASKS, channels: int = 3) -> TaskStream:
@@ -76,7 +77,9 @@ class Trial:
 
     def rehearse(self, stream: TaskStream | None = None, **settings: Any) -> Rehearsal:
         """A run that has not taken any step yet; ``settings`` are those of :class:`Rehearsal`."""
-        return Rehearsal(self.cls, stream or self.stream(), self.options, watch=self.watch, **settings)
+        return Rehearsal(
+            self.cls, stream or self.stream(), self.options, network=self.network, watch=self.watch, **settings
+        )
 
     def watch(self, run: Rehearsal) -> None:
         """Called after every step of every run."""
@@ -248,8 +251,12 @@ CHECKS: dict[str, Callable[[Trial], None]] = {
 """The checks by name (as in ``Method.exemptions``); the docstring of each function states what must hold."""
 
 
-def check_method(cls: type[Method], **options: Any) -> ConformanceReport:
+def check_method(
+    cls: type[Method], *, network: str | Callable[..., nn.Module] = RESNET18, **options: Any
+) -> ConformanceReport:
     """Run all checks on a method; ``options`` are options of the method, by default its own defaults.
+
+    ``network`` is the encoder to check it with, as in :func:`acr.run`: a method should not depend on it.
 
     Raises an ``AssertionError`` that states which check failed and why. Takes seconds for a method whose step costs as
     much as plain replay. The global generators and the registry are left as they were.
@@ -260,7 +267,7 @@ def check_method(cls: type[Method], **options: Any) -> ConformanceReport:
     for exempt, reason in cls.exemptions.items():
         assert exempt in CHECKS, f"{name} declares itself exempt from {exempt!r}; the checks are {', '.join(CHECKS)}"
         assert str(reason).strip(), f"{name} declares itself exempt from {exempt!r} without a reason"
-    trial = Trial(cls, options)
+    trial = Trial(cls, options, network)
     passed = []
     with _global_generators_kept(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from acr.config import RunConfig
+from acr.config import RESNET18, RunConfig, validated
 from acr.data.stream import Task, TaskStream
 from acr.launch import build_loop
 from acr.methods.method import Method
@@ -29,6 +29,7 @@ class Rehearsal:
         stream: what it learns.
         options: options of the method; by default its own defaults.
         test_images: scored after every task, where a real run evaluates.
+        network: the encoder, as in :func:`acr.run`.
         watch: called after every step and at the end of every task, between two calls of the method.
     """
 
@@ -38,6 +39,7 @@ class Rehearsal:
         stream: TaskStream,
         options: dict[str, Any] | None = None,
         *,
+        network: str | Callable[..., nn.Module] = RESNET18,
         batch_size: int = 8,
         buffer_size: int = 18,
         epochs: int = 2,
@@ -50,6 +52,7 @@ class Rehearsal:
             "options": cls.Options(**(options or {})),
             "device": "cpu",
             "quiet": True,
+            "network": network,
             "width": WIDTH,
             "epochs": epochs,
             "batch_size": batch_size,
@@ -58,7 +61,7 @@ class Rehearsal:
             "learning_rate": learning_rate,
         }
         self.stream = stream
-        self.loop = build_loop(cls.complete_config(RunConfig(**values)), stream, cls)
+        self.loop = build_loop(cls.complete_config(validated(RunConfig, values)), stream, cls)
         self.method, self.context = self.loop.method, self.loop.context
         self.test_images = test_images
         self.watch = watch
