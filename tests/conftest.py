@@ -2,6 +2,8 @@
 
 import os
 
+os.environ.setdefault("MKL_CBWR", "AUTO")  # as the command line sets it, before PyTorch is imported
+
 import pytest
 import torch
 from hypothesis import settings

@@ -16,7 +16,7 @@ from acr.commands.complaints import in_words
 from acr.console import accept_any_terminal
 from acr.errors import AcrError, complain, in_the_way, printable
 from acr.storage.signals import end_on_sigterm
-from acr.storage.workers import wait_passively
+from acr.storage.workers import set_up_libraries
 
 COMMANDS = {
     "demo": (
@@ -104,7 +104,7 @@ for _name, (_help, _commands) in GROUPS.items():
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command. Exit codes: 0 done, 1 failed, 2 bad input, 130/143 interrupted."""
-    wait_passively()
+    set_up_libraries()
     accept_any_terminal()
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words

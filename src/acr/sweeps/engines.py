@@ -19,7 +19,7 @@ import yaml
 
 from acr.errors import InputError
 from acr.storage import files
-from acr.storage.workers import PASSIVE, child_command, cores
+from acr.storage.workers import LIBRARIES, child_command, cores
 from acr.sweeps.jobs import STOPPING_SECONDS, Engine, Job, Outcome
 from acr.sweeps.ray_engine import RayEngine
 
@@ -127,7 +127,7 @@ def _close(pipe: IO[bytes] | None) -> None:
 
 def worker_environment(threads: int, gpu: str | None) -> dict[str, str]:
     """The environment variables of a worker: its share of the threads, and only its own GPU."""
-    environment = {**PASSIVE, **os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    environment = {**LIBRARIES, **os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     if gpu is not None:
         environment["CUDA_VISIBLE_DEVICES"] = gpu
     return environment

@@ -10,8 +10,12 @@ from typing import Any
 
 import torch
 
+from acr.storage.workers import SAME_SUMS
+
 switches: Any = torch.utils.deterministic
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+VARIABLES = (WORKSPACE, *SAME_SUMS)
+"""What a run may set for the libraries below PyTorch."""
 
 
 @contextmanager
@@ -29,7 +33,7 @@ def torch_settings(
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
         switches.fill_uninitialized_memory,
-        os.environ.get(WORKSPACE),
+        {name: os.environ.get(name) for name in VARIABLES},
         torch.get_float32_matmul_precision(),
         torch.backends.cudnn.allow_tf32,
     )
@@ -39,6 +43,8 @@ def torch_settings(
             torch.backends.cudnn.allow_tf32 = tf32
         torch.set_num_threads(threads or before[0])
         if wanted:
+            for name, value in SAME_SUMS.items():  # has an effect unless somebody in this process has used MKL before
+                os.environ.setdefault(name, value)
             if device.type != "cpu":
                 os.environ.setdefault(WORKSPACE, ":4096:8")  # without it cuBLAS may add in any order
                 warnings.warn(
@@ -55,5 +61,5 @@ def torch_settings(
         if device.type == "cuda":
             torch.set_float32_matmul_precision(before[5])
             torch.backends.cudnn.allow_tf32 = before[6]
-        if before[4] is None:
-            os.environ.pop(WORKSPACE, None)
+        for name in [name for name, value in before[4].items() if value is None]:
+            os.environ.pop(name, None)
