@@ -73,7 +73,8 @@ def from_files(spec: DataSpec, request: Request, tree: Tree, listing: Listing) -
                 broken += _decode_split(writer, tree, split, rows, size, request.options.quiet)
         _write_notes(writer, listing.layout, listing.class_names, broken)
 
-    return _complete(spec, request, _open(spec, request, key, build), tree.root, listing.left_out)
+    where = request.path or tree.root
+    return _complete(spec, request, _open(spec, request, key, build), where, listing.left_out)
 
 
 def from_arrays(spec: DataSpec, request: Request, where: Path, identity: str, read: Callable[[], Arrays]) -> DataSet:
