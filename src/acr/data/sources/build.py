@@ -44,6 +44,10 @@ class Listing:
     """Folders of which something is not read, with the reason: an error unless broken files are skipped."""
 
 
+Constants = tuple[tuple[float, ...], tuple[float, ...]]
+"""Mean and standard deviation of each channel, on the scale 0..1."""
+
+
 @dataclass(frozen=True)
 class Arrays:
     """The images of a data set as arrays. Without test images, some of the training images are held out."""
@@ -51,6 +55,8 @@ class Arrays:
     layout: str
     train: ImageSet
     test: ImageSet | None
+    constants: Constants | None = None
+    """None: the data set's published ones or, if there are none, computed from the training images."""
 
 
 def from_files(spec: DataSpec, request: Request, tree: Tree, listing: Listing) -> DataSet:
@@ -103,6 +109,7 @@ def from_arrays(spec: DataSpec, request: Request, where: Path, identity: str, re
                 writer.save(f"{split}_digests", image_digests(pixels))
         names = {**arrays.train.class_names, **(arrays.test.class_names if arrays.test else {})}
         _write_notes(writer, arrays.layout, names, [])
+        writer.notes["constants"] = arrays.constants
 
     return _complete(spec, request, _open(spec, request, key, build), where)
 
@@ -187,6 +194,9 @@ def _complete(
     if spec.mean is not None and spec.std is not None:
         mean, std = spec.mean, spec.std
         notes["normalisation"] = "published constants"
+    elif given := entry.notes.get("constants"):
+        mean, std = (tuple(map(float, values)) for values in given)
+        notes["normalisation"] = "constants that came with the images"
     else:
         mean, std = train.statistics()
         notes["normalisation"] = f"computed from {len(train)} training images"
