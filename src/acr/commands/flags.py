@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from acr.commands.shared import whole
 from acr.config import RunConfig
 from acr.data.catalog import CATALOG
-from acr.methods.method import Method, method_class, method_names
+from acr.methods.method import Method, method_classes
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "What to run": ("method", "dataset", "seed", "buffer_size", "protocol", "quirk", "no_quirk"),
@@ -63,7 +63,7 @@ def config_flags(everything: bool) -> list[inspect.Parameter]:
             flags.append(_flag(name, kind, text, group, everything or name in BRIEF, several))
 
     owners: dict[str, list[type[Method]]] = {}
-    for method in map(method_class, method_names()):
+    for method in method_classes():
         for name in method.Options.model_fields:
             owners.setdefault(name, []).append(method)
     # Methods may share an option: it becomes one flag, whose help names all of them.
@@ -104,9 +104,9 @@ def methods_that_set(name: str) -> list[str]:
     """The methods that have a value of their own for a field or option on some data set."""
     sizes = (100, 10_000)  # settings may depend on the buffer size; these are below and above every limit
     return [
-        method
-        for method in method_names()
-        if any(name in method_class(method).settings_for(data, size) for data in CATALOG for size in sizes)
+        method.name
+        for method in method_classes()
+        if any(name in method.settings_for(data, size) for data in CATALOG for size in sizes)
     ]
 
 

@@ -35,7 +35,7 @@ def methods(name: str | None = None, /, *, dataset: str = "split-cifar100", buff
     buffer_size
         Size of the memory, on which some defaults depend; by default the data set's.
     """
-    from acr.methods.method import method_class, method_names
+    from acr.methods.method import method_classes, method_problems
 
     if name is not None:
         describe_method(name, dataset, buffer_size)
@@ -43,11 +43,12 @@ def methods(name: str | None = None, /, *, dataset: str = "split-cifar100", buff
     table = Table(box=None, pad_edge=False)
     for head in ("method", "what it does", "options"):
         table.add_column(head)
-    for name in method_names():
-        cls = method_class(name)
+    for cls in method_classes():
         options = ", ".join(f"--{option.replace('_', '-')}" for option in cls.Options.model_fields)
-        table.add_row(name, cls.summary, options or "–")
+        table.add_row(*map(escape, (cls.name, cls.summary, options or "–")))
     Console(highlight=False).print(table)
+    for problem in method_problems():
+        say(problem, error=True)
 
 
 def describe_method(name: str, dataset: str, buffer_size: int | None) -> None:
@@ -75,6 +76,7 @@ def doctor() -> None:
     import torch
 
     from acr._version import __version__
+    from acr.methods.method import method_problems
     from acr.training.devices import describe_devices
 
     rows = [("acr", __version__), ("python", platform.python_version()), ("system", platform.platform())]
@@ -100,6 +102,8 @@ def doctor() -> None:
     for name, value in rows:
         table.add_row(name, escape(value))
     Console(highlight=False).print(table)
+    for problem in method_problems():
+        say(problem, error=True)
     # A broken installation should fail here, not in the middle of a run.
     import_module("acr.methods.acr")
     _ = torch.ones(2, 2) @ torch.ones(2, 2)

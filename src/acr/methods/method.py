@@ -16,11 +16,11 @@ Whatever it keeps between two calls belongs in ``state_dict``; a run resumed fro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -187,10 +187,57 @@ REGISTRY: dict[str, str | type[Method]] = {
 """Maps a name to a class, or to "module:Class", imported only when used. Tables and colours follow this order."""
 
 
+class Broken(NamedTuple):
+    """A method of another package that cannot be used."""
+
+    why: str
+    """A sentence that names the package."""
+    error: Exception | None = None
+
+
 @cache
-def _installed() -> dict[str, EntryPoint]:
+def _installed() -> dict[str, list[EntryPoint]]:
     """Methods of other packages, which name them in their entry points ``acr.methods``."""
-    return {entry.name: entry for entry in entry_points(group="acr.methods")}
+    found: dict[str, list[EntryPoint]] = {}
+    for entry in entry_points(group="acr.methods"):
+        found.setdefault(entry.name, []).append(entry)
+    return found
+
+
+@cache
+def _load(name: str) -> type[Method] | Broken:
+    """The class of an installed method. One broken package must not keep the others from being used."""
+    entries = _installed()[name]
+    if len(entries) > 1:
+        return Broken(f"Several packages have a method {name!r}: {_packages(entries)}. Uninstall all but one of them.")
+    begin = f"The package {_packages(entries)} has a method {name!r} that cannot be used: "
+    try:
+        found = entries[0].load()
+    except Exception as error:  # whatever the import of somebody's module raises
+        said = " ".join(str(error).split())[:300]
+        return Broken(f"{begin}{entries[0].value} cannot be imported ({type(error).__name__}: {said}).", error)
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        return Broken(f"{begin}{entries[0].value} is not a subclass of acr.methods.method.Method.")
+    why = unfit(found)
+    if not why and found.name != name:
+        why = f"{entries[0].value} calls itself {found.name!r}; class and entry point must use one name"
+    return Broken(f"{begin}{why}.") if why else found
+
+
+def _packages(entries: Iterable[EntryPoint]) -> str:
+    """The names of the packages that have these entry points."""
+    return " and ".join(sorted(entry.dist.name if entry.dist is not None else "unknown" for entry in entries))
+
+
+def unfit(cls: type[Method]) -> str:
+    """Why the command line and config files could not use a method, as a clause; empty if they can."""
+    name = getattr(cls, "name", None)
+    if not isinstance(name, str) or not name:
+        return "the class has no name"
+    if not isinstance(cls.Options, type) or not issubclass(cls.Options, MethodOptions):
+        return "Options is not a subclass of acr.config.MethodOptions"
+    clash = sorted(set(cls.Options.model_fields) & set(RunConfig.model_fields))
+    return f"the options {clash} have names that are already fields of every run" if clash else ""
 
 
 def register(method: type[Method]) -> type[Method]:
@@ -207,11 +254,33 @@ def method_names() -> list[str]:
     return list(dict.fromkeys((*REGISTRY, *_installed())))
 
 
+def method_classes() -> list[type[Method]]:
+    """The classes of all methods that can be used; :func:`method_problems` says what is wrong with the others."""
+    return [method_class(name) for name in method_names() if name in REGISTRY or not isinstance(_load(name), Broken)]
+
+
+def method_problems() -> list[str]:
+    """One sentence for each method of an installed package that cannot be used."""
+    problems = []
+    for name, entries in _installed().items():
+        if isinstance(REGISTRY.get(name), str):
+            problems.append(
+                f"The package {_packages(entries)} has a method {name!r} that cannot be used: acr itself has one of "
+                "that name."
+            )
+        elif name not in REGISTRY and isinstance(broken := _load(name), Broken):
+            problems.append(broken.why)
+    return problems
+
+
 def method_class(name: str) -> type[Method]:
     """The class of a method, by its name."""
     found = REGISTRY.get(name)
     if found is None and name in _installed():
-        found = _installed()[name].load()
+        loaded = _load(name)
+        if isinstance(loaded, Broken):
+            raise InputError(loaded.why) from loaded.error
+        found = loaded
     if found is None:
         raise unknown("method", name, method_names())
     if isinstance(found, str):

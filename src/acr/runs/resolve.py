@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from acr.config import RunConfig, validated
 from acr.data.catalog import find
 from acr.errors import InputError, shown, unknown
-from acr.methods.method import method_class, method_names
+from acr.methods.method import method_class, method_classes
 from acr.networks.weights import digest_of
 from acr.runs.former import REMOVED, in_todays_terms
 from acr.runs.reading import read_yaml
@@ -116,7 +116,7 @@ def foreign_options(values: Mapping[str, Any], method: str) -> list[str]:
 
 def _owners(name: str) -> list[str]:
     """The methods that have an option of this name."""
-    return [method for method in method_names() if name in method_class(method).Options.model_fields]
+    return [method.name for method in method_classes() if name in method.Options.model_fields]
 
 
 def placed(config: RunConfig) -> RunConfig:

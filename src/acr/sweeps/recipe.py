@@ -32,7 +32,7 @@ from typing import Any
 
 from acr.config import RunConfig
 from acr.errors import InputError, shown, unknown
-from acr.methods.method import method_class, method_names
+from acr.methods.method import method_classes
 from acr.runs import limits
 from acr.runs.reading import read_yaml
 from acr.runs.resolve import make_config
@@ -239,7 +239,7 @@ def _checked(name: str, content: Mapping[str, Any]) -> Recipe:
 
 def known_fields() -> list[str]:
     """Every field of a config and every option of every method."""
-    options = {option for name in method_names() for option in method_class(name).Options.model_fields}
+    options = {option for method in method_classes() for option in method.Options.model_fields}
     return sorted({*(name for name in RunConfig.model_fields if name != "options"), *options})
 
 

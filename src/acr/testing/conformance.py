@@ -20,10 +20,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from acr.config import RESNET18, MethodOptions, RunConfig
+from acr.config import RESNET18
 from acr.data.stream import TaskStream
 from acr.errors import AcrError
-from acr.methods.method import REGISTRY, Method, method_class, method_names, register
+from acr.methods.method import REGISTRY, Method, method_class, method_names, register, unfit
 from acr.runs.resolve import make_config
 from acr.testing.budget import check_memory, memory_bytes
 from acr.testing.poison import PoisonedStream
@@ -107,15 +107,11 @@ class Trial:
 def check_registered(trial: Trial) -> None:
     """The method has a name and options that the command line and config files can use."""
     cls = trial.cls
-    name = getattr(cls, "name", None)
-    assert isinstance(name, str), "the class has no name"
-    assert name, "the class has no name"
-    assert issubclass(cls.Options, MethodOptions), "Options is not a subclass of acr.config.MethodOptions"
-    clash = sorted(set(cls.Options.model_fields) & set(RunConfig.model_fields))
-    assert not clash, f"the options {clash} have names that are already fields of every run"
+    problem = unfit(cls)
+    assert not problem, problem
     with _registered(cls):
-        assert method_class(name) is cls, f"the name {name!r} belongs to another method"
-        make_config({"method": name, **trial.options})
+        assert method_class(cls.name) is cls, f"the name {cls.name!r} belongs to another method"
+        make_config({"method": cls.name, **trial.options})
 
 
 def check_determinism(trial: Trial) -> None:
