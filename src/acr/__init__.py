@@ -10,6 +10,7 @@ Functions and classes:
     run            learn a data set with a method and evaluate it; finds the run again if it is finished
     resume_run     finish the run in a folder
     load_run       open a run folder
+    ContinualClassifier   teach it classes as they arrive, ask it, save it, teach it more later
     Run            a run: its accuracy matrices, its summary, its files
     ImageSet       labelled 8-bit images, from arrays, a folder, or a data set of another library
     TaskStream     a data set split into tasks: `for task in stream`, `stream[:3]`, `len(stream)`
@@ -38,9 +39,11 @@ if TYPE_CHECKING:
     from acr.data.images import ImageSet
     from acr.data.stream import TaskStream
     from acr.launch import resume_run, run
+    from acr.learner import ContinualClassifier
     from acr.runs.run import Run, load_run
 
 _NAMES = {
+    "ContinualClassifier": "acr.learner",
     "ImageSet": "acr.data.images",
     "Run": "acr.runs.run",
     "TaskStream": "acr.data.stream",
@@ -50,8 +53,8 @@ _NAMES = {
 }
 _MODULES = ("losses", "memory", "metrics", "networks", "shift", "testing")
 
-__all__ = ["ImageSet", "Run", "TaskStream", "__version__", "load_run", "losses", "memory", "metrics", "networks",
-           "resume_run", "run", "shift", "testing"]  # fmt: skip
+__all__ = ["ContinualClassifier", "ImageSet", "Run", "TaskStream", "__version__", "load_run", "losses", "memory",
+           "metrics", "networks", "resume_run", "run", "shift", "testing"]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
