@@ -12,6 +12,8 @@ Functions and classes:
     load_run       open a run folder
     load_runs      open all runs below a folder
     Run            a run: its accuracy matrices, its summary, its charts, its files
+    ContinualClassifier
+                   a classifier for your own images: teach it classes as they arrive, ask it, save it, teach it more
     ImageSet       labelled 8-bit images, from arrays, a folder, or a data set of another library
     TaskStream     a data set split into tasks: `for task in stream`, `stream[:3]`, `len(stream)`
 
@@ -29,20 +31,22 @@ Names are imported when they are first used, so ``import acr`` is quick and chan
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from acr._version import __version__
+from acr.extensions import FUNCTIONS as _FUNCTIONS
 
 if TYPE_CHECKING:
     from acr import losses, memory, metrics, networks, shift, testing
     from acr.data.images import ImageSet
     from acr.data.stream import TaskStream
     from acr.launch import resume_run, run
+    from acr.learner import ContinualClassifier
     from acr.runs.run import Run, load_run, load_runs
 
 _NAMES = {
+    "ContinualClassifier": "acr.learner",
     "ImageSet": "acr.data.images",
     "Run": "acr.runs.run",
     "TaskStream": "acr.data.stream",
@@ -51,26 +55,19 @@ _NAMES = {
     "resume_run": "acr.launch",
     "run": "acr.launch",
 }
+_FUNCTIONS |= {"plot": "acr.report.plots:plot_run", "classifier": "acr.learner.from_run:classifier_of"}
 _MODULES = ("losses", "memory", "metrics", "networks", "shift", "testing")
 
-__all__ = ["ImageSet", "Run", "TaskStream", "__version__", "load_run", "load_runs", "losses", "memory", "metrics",
-           "networks", "resume_run", "run", "shift", "testing"]  # fmt: skip
+__all__ = ["ContinualClassifier", "ImageSet", "Run", "TaskStream", "__version__", "load_run", "load_runs", "losses",
+           "memory", "metrics", "networks", "resume_run", "run", "shift", "testing"]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
-        found = getattr(import_module(_NAMES[name]), name)
-        if "acr.runs.run" in sys.modules:  # whoever has a run can draw it
-            import_module("acr.runs.run").Run.plotter = _plot
-        return found
+        return getattr(import_module(_NAMES[name]), name)
     if name in _MODULES:
         return import_module(f"acr.{name}")
     raise AttributeError(f"module 'acr' has no attribute {name!r}")
-
-
-def _plot(run: Run, kind: str, scenario: str) -> Any:
-    """What :meth:`acr.Run.plot` does. Runs know nothing of the report, which is made of them."""
-    return import_module("acr.report.plots").plot_run(run, kind, scenario)
 
 
 def __dir__() -> list[str]:

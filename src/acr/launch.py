@@ -12,29 +12,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import psutil
-import torch
 
-from acr.config import NOT_PART_OF_IDENTITY, RESNET18, Precision, RunConfig
+from acr.config import NOT_PART_OF_IDENTITY, RESNET18, RunConfig
 from acr.data.catalog import find
 from acr.data.fingerprint import Fingerprint
 from acr.data.images import DataSet
 from acr.data.loading import load_dataset
 from acr.data.objects import DataLike, store
 from acr.data.stream import TaskStream
-from acr.data.views import Views
 from acr.errors import AcrError, InputError, command, is_out_of_memory, shown
 from acr.evaluation.scenarios import DrawnAtEvaluation, Scenario, StoredImages
-from acr.methods.method import Context, Method, method_class
-from acr.networks import Network, NetworkBuilder
-from acr.randomness import keyed_global
+from acr.methods.method import Method, method_class
 from acr.runs.data_record import DATA, DataRecord, check_same_data, read_record, recorded_fingerprint, what_changed
 from acr.runs.resolve import make_config, placed
 from acr.runs.run import Run, attempts, finished_runs, load_run
 from acr.runs.writer import CONFIG, ENVIRONMENT, RunWriter, folder_name
 from acr.shift.suite import ShiftSpec, build_suite
 from acr.storage.progress import watched
+from acr.training.building import Pictures, build_method
 from acr.training.checkpoint import CheckpointError, Checkpoints
-from acr.training.compilation import compile_encoder
 from acr.training.devices import check_precision, find_device, image_device
 from acr.training.loggers import Logger, check_loggers, open_loggers
 from acr.training.loop import TrainingLoop
@@ -50,9 +46,6 @@ if TYPE_CHECKING:
     from acr.keywords import RunKeywords
 
 Resume = Literal["auto", "ask"]
-AUTOCAST: dict[Precision, torch.dtype | None] = {"32": None, "bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
-"""Type in which the encoder computes."""
-
 STORED = "data"
 """Folder beside the runs that holds data sets given as Python objects."""
 
@@ -386,46 +379,13 @@ def build_loop(config: RunConfig, stream: TaskStream, cls: type[Method] | None =
     cls = cls or method_class(config.method)
     data = stream.data
     spec, _ = find(config.dataset)
-    protocol = config.protocol_in_force()
-    views = Views.for_side(min(data.train.image_shape[1:]), spec.flip)
-    # Replayed images are padded like training images, unless a quirk of the protocol changes it.
-    padding, border = protocol.replay_border(config.dataset, views.padding, data.mean)
-    device = find_device(config.device)
-
-    builder = NetworkBuilder(config, len(stream.classes), cls.head, data.train.image_shape, data.mean, data.std)
-
-    def build_network(purpose: str) -> Network:
-        # Initialisers only know the global generator, so it is seeded for this network and restored afterwards.
-        with keyed_global(config.seed, "network", purpose):
-            network = builder.build()
-        network.autocast = AUTOCAST[config.precision]
-        if config.compile:
-            compile_encoder(network, data.train.image_shape, device)
-        return network.to(device)
-
-    context = Context(
-        seed=config.seed,
-        buffer_size=config.buffer_size,
-        batch_size=config.batch_size,
-        replay_size=config.replay_size,
-        epochs=config.epochs,
-        learning_rate=config.learning_rate,
-        momentum=config.momentum,
-        weight_decay=config.weight_decay,
-        image_shape=data.train.image_shape,
-        views=Views(views.padding, views.flip, padding, border),
-        build_network=build_network,
-        tasks=len(stream),
-        classes=len(stream.classes),
-        protocol=protocol,
-        device=device,
-        scaler=torch.amp.GradScaler(device.type) if config.precision == "16-mixed" else None,
-    )
-    method = cls(build_network("run"), config.options, context)
+    pictures = Pictures(data.train.image_shape, data.mean, data.std, spec.flip)
+    method = build_method(config, cls, pictures, len(stream.classes), len(stream))
     # The largest task decides for all, so that a run keeps its images in one place from beginning to end.
     largest = len(data.train) * max(map(len, stream.task_classes)) // len(stream.classes)
     size = (len(data.train) if cls.sees_all_tasks else largest) * math.prod(data.train.image_shape)
-    return TrainingLoop(stream, method, context, config.rate_in_epoch, image_device(device, config.data_device, size))
+    images = image_device(method.context.device, config.data_device, size)
+    return TrainingLoop(stream, method, method.context, config.rate_in_epoch, images)
 
 
 def storage_error(error: OSError, path: Path) -> AcrError:

@@ -76,7 +76,7 @@ def read_dataset(dataset: Any, size: int | None, *, quiet: bool) -> Labelled:
     with progress("Reading images", len(dataset), quiet=quiet) as advance:
         for position in range(len(dataset)):
             image, label, label_key = _image_and_label(dataset[position], position)
-            images.append(_pixels(image, size, position))
+            images.append(pixels_of(image, size, position))
             labels.append(label.item() if hasattr(label, "item") else label)
             advance(1)
     if not images:
@@ -105,7 +105,7 @@ def _image_and_label(item: Any, position: int) -> tuple[Any, Any, str]:
     raise InputError(f"Item {position} is a {type(item).__name__}, not a pair (image, label) or a dict.")
 
 
-def _pixels(image: Any, size: int | None, position: int) -> Images:
+def pixels_of(image: Any, size: int | None, position: int) -> Images:
     """The image as uint8 ``C x H x W``, resized to ``size`` if given; ``position`` names it in errors."""
     if isinstance(image, Image.Image):
         grey = image.mode in ("1", "L", "I", "F") or image.mode.startswith("I;16")

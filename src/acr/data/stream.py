@@ -119,6 +119,34 @@ class TaskStream(Sequence[Task]):
         return TaskStream(self.data, [self.classes])
 
 
+class OpenStream(Sequence[Task]):
+    """A stream without an end, of which only the newest task has images: the others were learned before and are gone.
+
+    Outputs of the network are numbered in the order in which classes arrive, and the labels of ``train`` are these
+    numbers already. ``earlier`` has the outputs of every earlier task.
+    """
+
+    def __init__(self, train: ImageSet, earlier: Sequence[Sequence[int]] = ()) -> None:
+        self.task_columns = (*(tuple(int(c) for c in task) for task in earlier), train.classes)
+        self.newest = Task(len(earlier), train.classes, train.classes, train, np.arange(len(train)))
+
+    def __len__(self) -> int:
+        return len(self.task_columns)
+
+    @overload
+    def __getitem__(self, index: int) -> Task: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Task]: ...
+    def __getitem__(self, index: int | slice) -> Task | Sequence[Task]:
+        if isinstance(index, slice) or range(len(self))[index] != self.newest.index:
+            raise InputError("The images of earlier tasks are not there any more.")
+        return self.newest
+
+    def columns(self, task: int) -> tuple[int, ...]:
+        """The network outputs of a task's classes."""
+        return self.task_columns[task]
+
+
 def order_classes(classes: Sequence[int], order: str | Sequence[int]) -> list[int]:
     """Arrange label values: ``file`` (ascending), ``random:SEED``, or a list that names each class at most once.
 

@@ -66,10 +66,14 @@ class Reservoir(Policy):
     def observe(
         self, buffer: Buffer, images: Tensor, labels: Tensor, task: int, generator: torch.Generator, **columns: Tensor
     ) -> None:
-        """Sample N, counted from 0, is written to slot N while N < B, then to r ~ U{0..N} if r < B."""
+        """Sample N, counted from 0, is written to slot N while N < B, then to r ~ U{0..N} if r < B.
+
+        Where stored samples were deleted since, the next ones fill the free slots.
+        """
         number = buffer.seen + torch.arange(len(images))
+        next_free = len(buffer) + torch.arange(len(images))  # the same numbers as long as slots are free
         draw = (torch.rand(len(images), generator=generator, dtype=torch.float64) * (number + 1)).long()
-        slot = torch.where(number < buffer.capacity, number, draw)
+        slot = torch.where(next_free < buffer.capacity, next_free, draw)
         # Where several samples of a batch draw the same slot, the last one remains.
         last_writer = {s: i for i, s in enumerate(slot.tolist()) if s < buffer.capacity}
         rows = torch.tensor(list(last_writer.values()), dtype=torch.int64)

@@ -139,6 +139,10 @@ class MemoryMethod(Method):
         columns = {name: self.buffer.column(name) for name in self.buffer.column_names}
         return {"images": self.buffer.images, "labels": self.buffer.labels, "tasks": self.buffer.tasks, **columns}
 
+    def keep_in_memory(self, slots: Tensor) -> None:
+        """Keep these slots of the buffer, in this order, and free the others."""
+        self.buffer.keep(slots)
+
     def state_dict(self) -> dict[str, Any]:
         """Network, optimiser and memory."""
         return {**super().state_dict(), "buffer": self.buffer.state_dict()}

@@ -172,6 +172,14 @@ class CLSER(MemoryMethod):
         """Scores of the stable copy, n x K."""
         return self.stable.eval()(images)
 
+    def predictor(self) -> Network:
+        """The stable copy."""
+        return self.stable.eval()
+
+    def embed(self, images: Tensor) -> Tensor:
+        """Embeddings by the stable copy."""
+        return self.stable.eval().features(images)
+
     def state_dict(self) -> dict[str, Any]:
         """As in the base class, with both copies and the number of steps."""
         copies = {"plastic": dict(self.plastic.state_dict()), "stable": dict(self.stable.state_dict())}

@@ -67,6 +67,7 @@ class MetaSP(MemoryMethod):
     precisions: ClassVar[Collection[Precision]] = frozenset[Precision](("32",))
     Options: ClassVar[type[MethodOptions]] = MetaSPOptions
     options: MetaSPOptions
+    uses_last_epochs = True  # it replays in them only
     columns: ClassVar[dict[str, tuple[int, ...]]] = {"influence": (), "visits": ()}
     device_columns: ClassVar[Collection[str]] = ("influence", "visits")
 

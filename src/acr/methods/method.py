@@ -23,7 +23,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from acr.config import MethodOptions, Precision, RunConfig
 from acr.data.stream import Task
@@ -58,6 +58,8 @@ class Method:
     precisions: ClassVar[Collection[Precision]] = ("32", "bf16-mixed", "16-mixed")
     """Values of ``--precision`` that it can run with. ``16-mixed`` scales the loss, so that a method that uses
     gradients itself, and not only through :meth:`step`, cannot."""
+    uses_last_epochs: ClassVar[bool] = False
+    """Whether the last epochs of a task differ from the others, so that a task cannot be ended early."""
     exemptions: ClassVar[Mapping[str, str]] = {}
     """Checks of :func:`acr.testing.check_method` that do not apply, each with the reason."""
 
@@ -129,6 +131,17 @@ class Method:
         """Scores of all classes, n x K; the network is in evaluation mode when this is called."""
         return self.network(images)
 
+    def predictor(self) -> nn.Module:
+        """What answers, as one module in evaluation mode that maps images to the scores of :meth:`logits`.
+
+        A classifier is exported from it, so a method that overrides ``logits`` overrides this too.
+        """
+        return self.network.eval()
+
+    def embed(self, images: Tensor) -> Tensor:
+        """Embeddings of images, n x features, by the network that answers; it is in evaluation mode."""
+        return self.network.features(images)
+
     def step(self, loss: Tensor) -> None:
         """One optimiser step on the gradient of a loss."""
         self.optimizer.zero_grad(set_to_none=True)
@@ -156,6 +169,9 @@ class Method:
     def memory(self) -> dict[str, Tensor]:
         """Contents of the replay memory (``images``, ``labels``, ``tasks``, further columns); empty without one."""
         return {}
+
+    def keep_in_memory(self, slots: Tensor) -> None:
+        """Remove all samples from the memory but those in these slots: people must be able to delete their data."""
 
     def facts(self) -> dict[str, float]:
         """Figures about itself that belong in a run's summary, by name; what they are counted from is in the state."""

@@ -97,8 +97,17 @@ class SCR(MemoryMethod):
         """Cosines of the embeddings and the class means over τ, n x K; the nearest mean has the highest score."""
         if self._means is None:
             self._means = self.class_means()
-        scores = unit(self.network.features(images)) @ self._means.T / self.options.temperature
-        return scores.masked_fill(self._means.square().sum(1) == 0, NO_MEAN)
+        return nearest_mean_scores(self.network.features(images), self._means, self.options.temperature)
+
+    def predictor(self) -> nn.Module:
+        """Embeddings compared with the class means, in one module."""
+        self.network.eval()
+        return NearestMean(self.network, self.class_means(), self.options.temperature)
+
+    def keep_in_memory(self, slots: Tensor) -> None:
+        """As in the base class; the class means follow from what is left."""
+        super().keep_in_memory(slots)
+        self._means = None
 
     @torch.no_grad()
     def class_means(self) -> Tensor:
@@ -123,6 +132,27 @@ class SCR(MemoryMethod):
         super().load_state_dict(state)
         self.projection.load_state_dict(state["projection"])
         self._means = None
+
+
+class NearestMean(nn.Module):
+    """From images to scores, with class means that stay as they are."""
+
+    def __init__(self, network: Network, means: Tensor, temperature: float) -> None:
+        super().__init__()
+        self.network = network
+        self.temperature = temperature
+        self.register_buffer("means", means)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Scores of all classes, n x K."""
+        assert isinstance(self.means, Tensor)
+        return nearest_mean_scores(self.network.features(images), self.means, self.temperature)
+
+
+def nearest_mean_scores(embeddings: Tensor, means: Tensor, temperature: float) -> Tensor:
+    """Cosines of n embeddings and K class means over the temperature, n x K; classes without a mean come last."""
+    scores = unit(embeddings) @ means.T / temperature
+    return scores.masked_fill(means.square().sum(1) == 0, NO_MEAN)
 
 
 def make_projection(features: int, outputs: int, generator: torch.Generator) -> nn.Sequential:

@@ -60,6 +60,7 @@ class SOIF(MemoryMethod):
     summary = "SOIF: replay from a memory chosen by second-order influence"
     Options: ClassVar[type[MethodOptions]] = SOIFOptions
     options: SOIFOptions
+    uses_last_epochs = True  # it stores samples in the last one only
 
     def __init__(self, network: Network, options: SOIFOptions, context: Context) -> None:
         super().__init__(network, options, context)
@@ -77,11 +78,11 @@ class SOIF(MemoryMethod):
     def remember(self, batch: Batch) -> None:
         """Fill the slots in order until B samples have been seen, then select B of the B + b stored and new samples."""
         buffer = self.buffer
-        if buffer.seen < buffer.capacity:
+        if len(buffer) < buffer.capacity:
             # Slot = count mod B: the batch that fills the memory wraps around to slot 0. If a batch is larger than the
             # memory, only its last B samples would remain, so the others are skipped.
             last = slice(max(0, len(batch) - buffer.capacity), None)
-            slots = (buffer.seen + torch.arange(len(batch))[last]) % buffer.capacity
+            slots = (len(buffer) + torch.arange(len(batch))[last]) % buffer.capacity
             order = slots.argsort()
             buffer.write(slots[order], batch.plain[last][order], batch.labels_on_host[last][order], batch.task)
             self.kernel.forget()
@@ -119,6 +120,11 @@ class SOIF(MemoryMethod):
     def pixels(self, images: Tensor) -> Tensor:
         """Images as the kernel compares them: normalised floats."""
         return self.network.normalise(images)
+
+    def keep_in_memory(self, slots: Tensor) -> None:
+        """As in the base class; the kernel, which has a row for every stored sample, is computed again when needed."""
+        super().keep_in_memory(slots)
+        self.kernel.forget()
 
     def side_memory_bytes(self) -> int:
         """Bytes of the kernel of the stored samples."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
+from acr import extensions
 from acr.config import RunConfig
 from acr.errors import InputError, printable, shown
 from acr.evaluation.counts import Over
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
 
+    from acr.learner import ContinualClassifier
+
 MOST_SITTINGS = 1000
 """Sittings of a run whose number of threads is remembered."""
 
@@ -43,9 +46,6 @@ class Run:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-
-    plotter: ClassVar[Callable[[Run, str, str], Figure] | None] = None
-    """Draws :meth:`plot`. Charts belong to the report, which is above this package, so they are given to it."""
 
     def __repr__(self) -> str:
         try:
@@ -182,9 +182,17 @@ class Run:
                 (loss, throughput and memory step by step).
             scenario: the images of ``matrix`` and ``confusion``: ``clean``, ``ood``, or one such as ``fog/1``.
         """
-        if Run.plotter is None:
-            raise InputError("Runs that are opened by acr.load_run, acr.load_runs or acr.run can be drawn.")
-        return Run.plotter(self, kind, scenario)
+        return extensions.call("plot", self, kind, scenario)
+
+    def classifier(self, device: str = "auto", network: str | None = None) -> ContinualClassifier:
+        """What the finished run has learned, as a classifier that can be asked, saved and taught more.
+
+        Args:
+            device: where the classifier computes.
+            network: the function that makes the encoder, for a run with an encoder of one's own. A folder never
+                decides which code is run.
+        """
+        return extensions.call("classifier", self, device, network)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """The events in ``events.jsonl``; a line that a crash cut off, or that is not an event, is skipped.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from acr.data.stream import Task, TaskStream
+from acr.data.stream import OpenStream, Task, TaskStream
 from acr.methods.method import Batch, Context, Method
 from acr.randomness import Position, generator, keyed_global
 from acr.transfer import send
@@ -89,13 +89,16 @@ class TrainingLoop:
 
     def __init__(
         self,
-        stream: TaskStream,
+        stream: TaskStream | OpenStream,
         method: Method,
         context: Context,
         rate: Callable[[int], float] | None = None,
         data_device: torch.device | None = None,
     ) -> None:
-        self.tasks = stream.merged() if method.sees_all_tasks else stream
+        if method.sees_all_tasks:
+            assert isinstance(stream, TaskStream)  # a stream without an end has no whole
+            stream = stream.merged()
+        self.tasks = stream
         """The tasks as this method sees them."""
         self.method = method
         self.context = context
@@ -103,6 +106,8 @@ class TrainingLoop:
         self.data_device = data_device or context.device
         """Where the images of the current task are kept."""
         self.cursor = Cursor()
+        self.enough = False
+        """Set between two epochs to end the task there, as if it had no further ones."""
         self._data: TaskData | None = None
 
     def __iter__(self) -> Iterator[Step | EpochEnd | TaskEnd]:
@@ -129,6 +134,8 @@ class TrainingLoop:
                 self.method.end_epoch()
             cursor.epoch, cursor.step = epoch + 1, 0
             yield EpochEnd(task, epoch)
+            if self.enough:
+                break
         self.end_task(task)
 
     def task_data(self, task: Task) -> TaskData:

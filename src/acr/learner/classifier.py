@@ -1,0 +1,536 @@
+"""ContinualClassifier: teach it classes as they arrive, ask it at any time, save it, teach it more months later.
+
+    model = acr.ContinualClassifier()
+    model.partial_fit(photos_of_cats_and_dogs, labels)      # the first visit
+    model.partial_fit(photos_of_birds, labels)              # later: a new class; cats and dogs are not forgotten
+    model.predict(["new.jpg"])
+    model.save("pets")
+
+It follows the conventions of scikit-learn's classifiers, with images in place of the rows of a table.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.exceptions import NotFittedError
+from torch import Tensor, nn
+
+from acr.config import RESNET18, Precision, RunConfig
+from acr.data.images import ImageSet
+from acr.errors import AcrError, InputError, is_out_of_memory
+from acr.learner.growth import load_grown
+from acr.learner.images import Batch, read_images
+from acr.learner.knowledge import Knowledge, Visit
+from acr.learner.labels import Labels, check_can_be_saved, to_labels
+from acr.learner.memory import MemoryView, origins_of
+from acr.learner.visit import EarlyStop, Learned, hold_out, learn
+from acr.methods.method import Method, method_class
+from acr.runs.resolve import make_config
+from acr.shift.corruptions import corrupt
+from acr.shift.suite import ShiftSpec
+from acr.storage.location import cache_folder
+from acr.storage.progress import watched
+from acr.training.building import Pictures, build_method
+from acr.training.devices import check_precision, find_device
+from acr.training.threads import choose_threads, trial_step
+from acr.training.torch_settings import torch_settings
+
+IMAGES_AT_ONCE = 500
+"""Images per forward pass when it predicts."""
+FIXED = ("method", "network", "width", "stem", "image_size", "seed")
+"""Parameters that cannot be changed once something has been learned."""
+STREAM = "folder:visits"
+"""What its config calls the data: images of a user's own, which come in visits."""
+
+
+class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
+    """A classifier of images that keeps learning new classes without forgetting the old ones.
+
+    Every call of :meth:`partial_fit` is one visit: images of new classes, more images of old ones, or both.
+
+    Args:
+        method: how it learns; ``acr methods`` lists all. Not ``joint``, which needs all classes at once.
+        buffer_size: number of images that it keeps in its memory, at least one per class.
+        network: ``resnet18``, or a function that makes an encoder (see ``docs/extending.md``).
+        width: channels of the encoder's first stage; 64 is the usual ResNet-18. Smaller is faster and less accurate.
+        epochs: passes over the images of a visit.
+        learning_rate: of SGD.
+        image_size: side to which images are resized, in pixels.
+        seed: of everything random. The same calls with the same seed give the same classifier on the same machine.
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
+        batch_size: new images per training step.
+        replay_size: images from the memory per training step.
+        options: further options of the method, such as ``{"temperature": 0.1}``.
+        stem: ``cifar``, or ``imagenet`` for images of 64 pixels and more.
+        weights: file (safetensors) with weights of the encoder to start from.
+        flip: whether training may mirror images; not for digits, text or anything else that has a left and a right.
+        validation_fraction: share of each visit's images that is not learned from but decides when to stop early;
+            0: all epochs are used.
+        patience: epochs without a better accuracy on these images after which a visit ends, at its best epoch.
+        precision: ``32``, ``bf16-mixed`` or ``16-mixed``.
+        threads: CPU threads; by default what a short measurement at the first visit finds faster.
+        verbose: whether to show progress; by default in a terminal and in a notebook.
+
+    Attributes (after the first visit):
+        classes_: the labels learned so far, in the order of the outputs: sorted within a visit, visit after visit.
+        memory_: the stored images with their labels and files.
+        history_: one entry per visit: images, new classes, epochs, seconds, accuracy on held-out images.
+        n_visits_: number of visits.
+        mean_, std_: of each channel of the first visit's images; all images are normalised by these.
+    """
+
+    def __init__(
+        self,
+        method: str = "acr",
+        buffer_size: int = 500,
+        network: str | Callable[..., nn.Module] = RESNET18,
+        width: int = 64,
+        epochs: int = 50,
+        learning_rate: float = 0.1,
+        image_size: int = 32,
+        seed: int = 0,
+        device: str = "auto",
+        *,
+        batch_size: int = 32,
+        replay_size: int = 32,
+        options: Mapping[str, Any] | None = None,
+        stem: Literal["cifar", "imagenet"] = "cifar",
+        weights: str | Path | None = None,
+        flip: bool = True,
+        validation_fraction: float = 0.0,
+        patience: int = 5,
+        precision: Precision = "32",
+        threads: int | None = None,
+        verbose: bool | None = None,
+    ) -> None:
+        self.method = method
+        self.buffer_size = buffer_size
+        self.network = network
+        self.width = width
+        self.epochs = epochs
+        self.learning_rate = learning_rate
+        self.image_size = image_size
+        self.seed = seed
+        self.device = device
+        self.batch_size = batch_size
+        self.replay_size = replay_size
+        self.options = options
+        self.stem = stem
+        self.weights = weights
+        self.flip = flip
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.precision = precision
+        self.threads = threads
+        self.verbose = verbose
+
+    # --- learning --------------------------------------------------------------------------------------------------
+
+    def fit(self, images: Any, labels: Any) -> ContinualClassifier:
+        """Forget everything, then learn these images as the first visit; arguments as for :meth:`partial_fit`."""
+        knowledge = self._taught(None, images, labels)
+        self._knowledge = knowledge
+        return self
+
+    def partial_fit(self, images: Any, labels: Any, classes: Iterable[Hashable] | None = None) -> ContinualClassifier:
+        """Learn the images of one visit. If it fails or is interrupted, the classifier is what it was before.
+
+        Args:
+            images: an array or tensor (uint8, or floats in 0..1; N x H x W, N x H x W x C or N x C x H x W), or a list
+                of paths, Pillow images, arrays or tensors; of any size.
+            labels: one per image, of any hashable type. New classes may come at any time, old ones may come again.
+            classes: all labels that may come; others are then refused. Not needed: scikit-learn's classifiers have it.
+        """
+        if classes is not None:
+            allowed = Labels(to_labels(list(classes)))
+            allowed.columns(to_labels(labels))
+        self._knowledge = self._taught(self._known(), images, labels)
+        return self
+
+    def _taught(self, before: Knowledge | None, images: Any, labels: Any) -> Knowledge:
+        """What it knows after one more visit; nothing of ``before`` is changed."""
+        given = to_labels(labels)
+        batch = read_images(images, self.image_size, None if before is None else before.pictures.image_shape[0])
+        if len(batch) != len(given):
+            raise InputError(f"There are {len(batch)} images but {len(given)} labels; each image needs one label.")
+        if not given:
+            raise InputError("There is no image to learn from.")
+        known = Labels() if before is None else before.labels
+        all_labels = known.with_new(given)
+        config = self._config(before)
+        self._check(config, before, all_labels)
+        columns = all_labels.columns(given)
+        pictures = self._pictures(batch) if before is None else before.pictures
+        with self._settings(before, config):
+            method = build_method(config, method_class(config.method), pictures, len(all_labels))
+            if before is not None:
+                load_grown(method, before.method.state_dict(), len(before.labels))
+            threads = self._choose_threads(before, method, config)
+            torch.set_num_threads(threads)
+            learned, used = self._learn(method, before, batch, columns, config)
+        visit = Visit.of(given, known, learned, used)
+        return Knowledge(
+            config=config,
+            labels=all_labels,
+            tasks=(*(before.tasks if before else ()), tuple(sorted(set(columns[used].tolist())))),
+            pictures=pictures,
+            method=method,
+            threads=threads,
+            history=(*(before.history if before else ()), visit),
+            origins=origins_of(
+                _stored(method), before.origins if before else {}, zip(batch.digests(), batch.files, strict=True)
+            ),
+            seen=frozenset(batch.digests()) | (before.seen if before else frozenset()),
+        )
+
+    def _learn(
+        self, method: Method, before: Knowledge | None, batch: Batch, columns: npt.NDArray[np.int64], config: RunConfig
+    ) -> tuple[Learned, npt.NDArray[np.int64]]:
+        """Train the method on a visit; returns what came of it and the positions of the images it learned from."""
+        earlier = before.tasks if before else ()
+        used, stop = np.arange(len(columns)), None
+        if self.validation_fraction > 0:
+            used, held = hold_out(columns, self.validation_fraction, config.seed, len(earlier))
+            images, answers = batch.images[held], columns[held]
+            if len(held):
+                stop = EarlyStop(lambda m: float((_scores(m, images).argmax(1) == answers).mean()), self.patience)
+        try:
+            learned = learn(method, ImageSet(batch.images[used], columns[used]), earlier, config, stop)
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise AcrError(
+                "Out of memory. The classifier is as it was before this call. Try a smaller width, batch_size, "
+                "replay_size or image_size, or end other programs."
+            ) from error
+        return learned, used
+
+    def _check(self, config: RunConfig, before: Knowledge | None, labels: Labels) -> None:
+        """Refuse before training what cannot work."""
+        cls = method_class(config.method)
+        if cls.sees_all_tasks:
+            raise InputError(
+                f"method={config.method!r} needs all classes at once, so it cannot learn visit by visit. "
+                "Use another method, such as 'acr' or 'er'."
+            )
+        if config.weights is not None and config.method == "gdumb":
+            raise InputError(
+                "method='gdumb' fits a new network after every visit, so it cannot start from weights that may be gone "
+                "by then. Use another method, or leave out weights."
+            )
+        if cls.uses_memory and config.buffer_size < len(labels):
+            raise InputError(
+                f"The memory has {config.buffer_size} places, but there would be {len(labels)} classes, and each needs "
+                f"at least one: set buffer_size to {len(labels)} or more, better 20 per class ({20 * len(labels)})."
+            )
+        if before is not None and config.buffer_size < (stored := len(_stored(before.method))):
+            raise InputError(
+                f"The memory holds {stored} images already, more than a buffer_size of {config.buffer_size} allows. "
+                "Delete some first (drop_from_memory), or keep the larger size."
+            )
+        if self.validation_fraction and cls.uses_last_epochs:
+            raise InputError(
+                f"method={config.method!r} needs the last epochs of a visit, so it cannot be stopped early: set "
+                "validation_fraction to 0."
+            )
+        if config.precision not in cls.precisions:
+            raise InputError(
+                f"precision={config.precision!r}: {config.method} runs only with {' or '.join(cls.precisions)}."
+            )
+        check_precision(config.precision, find_device(config.device))
+        problem = check_can_be_saved(labels.values)
+        if problem:
+            warnings.warn(f"{problem} Learning goes on, but save() will refuse this classifier.", stacklevel=5)
+
+    # --- answering -------------------------------------------------------------------------------------------------
+
+    def predict(self, images: Any) -> npt.NDArray[Any]:
+        """The most probable label of each image."""
+        return self.classes_[self.decision_function(images).argmax(1)]
+
+    def predict_proba(self, images: Any) -> npt.NDArray[np.float64]:
+        """The probability of every class, N x K, in the order of ``classes_``."""
+        scores = self.decision_function(images)
+        powers = np.exp(scores - scores.max(1, keepdims=True))
+        return powers / powers.sum(1, keepdims=True)
+
+    def decision_function(self, images: Any) -> npt.NDArray[np.float64]:
+        """The score of every class, N x K, in the order of ``classes_``; their softmax are the probabilities."""
+        known = self._needed()
+        batch = self._read(known, images)
+        with self._settings(known, known.config):
+            return _scores(known.method, batch.images)
+
+    def transform(self, images: Any) -> npt.NDArray[np.float32]:
+        """The embedding of every image, N x features: what the encoder makes of it."""
+        known = self._needed()
+        batch = self._read(known, images)
+        with self._settings(known, known.config):
+            known.method.network.eval()
+            return _in_parts(known.method, known.method.embed, batch.images).numpy()
+
+    def score(self, images: Any, labels: Any, sample_weight: Any = None) -> float:
+        """Accuracy: the share of the images whose label is predicted. A label that was never learned is an error."""
+        known = self._needed()
+        answers = known.labels.columns(to_labels(labels))
+        predicted = self._columns(images, len(answers))
+        return float(np.average(predicted == answers, weights=sample_weight))
+
+    def evaluate_shift(
+        self,
+        images: Any,
+        labels: Any,
+        corruptions: Sequence[str] | None = None,
+        severities: Sequence[int] = (1,),
+        constants: Literal["imagenet-c", "cifar-c"] = "imagenet-c",
+    ) -> dict[str, float]:
+        """Accuracy on the images as they are and under noise, blur, fog and the like.
+
+        Args:
+            images: as for :meth:`predict`.
+            labels: one per image.
+            corruptions: names from ``acr.shift.CORRUPTIONS``; by default the eleven of the paper.
+            severities: from 1 to 5.
+            constants: how strong a severity is.
+
+        Returns accuracies: ``clean``, ``shifted`` (the mean over all corruptions and severities), and one per
+        ``corruption/severity``. The corruptions of an image are the same at every call.
+        """
+        known = self._needed()
+        answers = known.labels.columns(to_labels(labels))
+        batch = self._read(known, images)
+        _same_length(batch, len(answers))
+        spec = ShiftSpec.make(None if corruptions is None else tuple(corruptions), tuple(severities), constants)
+        pixels = {f"{n}/{s}": corrupt(batch.images, n, s, constants=constants) for n, s in spec}
+        found = {}
+        with self._settings(known, known.config):
+            for name, shown_images in {"clean": batch.images, **pixels}.items():
+                found[name] = float((_scores(known.method, shown_images).argmax(1) == answers).mean())
+        clean = found.pop("clean")
+        return {"clean": clean, "shifted": float(np.mean(list(found.values()))), **found}
+
+    def _columns(self, images: Any, count: int) -> npt.NDArray[np.int64]:
+        scores = self.decision_function(images)
+        if len(scores) != count:
+            raise InputError(f"There are {len(scores)} images but {count} labels; each image needs one label.")
+        return scores.argmax(1)
+
+    # --- what it knows ---------------------------------------------------------------------------------------------
+
+    @property
+    def classes_(self) -> npt.NDArray[Any]:
+        """The labels learned so far, in the order of the outputs."""
+        return self._needed().labels.array()
+
+    @property
+    def n_visits_(self) -> int:
+        """Number of visits."""
+        return len(self._needed().history)
+
+    @property
+    def history_(self) -> list[dict[str, Any]]:
+        """One entry per visit."""
+        return [visit.as_dict() for visit in self._needed().history]
+
+    @property
+    def mean_(self) -> npt.NDArray[np.float64]:
+        """Mean of each channel of the first visit's images, on the scale 0..1."""
+        return np.array(self._needed().pictures.mean)
+
+    @property
+    def std_(self) -> npt.NDArray[np.float64]:
+        """Standard deviation of each channel of the first visit's images, on the scale 0..1."""
+        return np.array(self._needed().pictures.std)
+
+    @property
+    def memory_(self) -> MemoryView:
+        """The stored images, their labels, visits and files (a copy)."""
+        return self._needed().memory_view()
+
+    def drop_from_memory(
+        self,
+        indices: Iterable[int] | None = None,
+        labels: Iterable[Hashable] | None = None,
+        files: Iterable[str | Path] | None = None,
+    ) -> int:
+        """Delete stored images: by their position in ``memory_``, their label or the file they were read from.
+
+        Returns how many were deleted. Their checksums and file names are deleted, too; saving then writes a folder in
+        which nothing of them is left. What the weights have learned from an image stays learned, and nothing holds on
+        to a class any more once none of its images is stored.
+        """
+        known = self._needed()
+        view = self.memory_
+        gone = view.find(indices, labels, [str(Path(f).absolute()) for f in files] if files else None)
+        if gone:
+            self._knowledge = known.without(gone)
+        return len(view) - len(self.memory_)  # more than were named, if copies of them were stored
+
+    def has_learned(self, images: Any) -> npt.NDArray[np.bool_]:
+        """Whether each image, pixel by pixel, was part of an earlier visit."""
+        known = self._known()
+        if known is None:
+            return np.zeros(len(images), dtype=bool)
+        return np.array([digest in known.seen for digest in self._read(known, images).digests()], dtype=bool)
+
+    # --- saving ----------------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the classifier into a folder, from which :meth:`load` restores it exactly; returns the folder.
+
+        A save that is interrupted leaves the last one intact. A folder that holds another classifier, or a newer state
+        of this one that another process has saved, is refused unless ``overwrite``.
+        """
+        from acr.learner.saving import save
+
+        self._saved = save(self, Path(folder), overwrite=overwrite)
+        return Path(folder)
+
+    @classmethod
+    def load(
+        cls, folder: str | Path, *, device: str = "auto", network: str | Callable[..., nn.Module] | None = None
+    ) -> ContinualClassifier:
+        """The classifier in a folder that :meth:`save` wrote.
+
+        Args:
+            folder: the folder.
+            device: where it computes from now on.
+            network: the function that makes its encoder, for a classifier with an encoder of one's own. A folder never
+                decides which code is run.
+        """
+        from acr.learner.saving import load
+
+        return load(Path(folder), device=device, network=network)
+
+    def export(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the network with its normalisation and class names for use without this package.
+
+        ``path`` ends in ``.onnx`` (ONNX) or ``.pt2`` (``torch.export``). The file is checked against this classifier
+        before it is kept.
+        """
+        from acr.learner.exporting import export
+
+        return export(self, Path(path), overwrite=overwrite)
+
+    # --- inside ----------------------------------------------------------------------------------------------------
+
+    def _config(self, before: Knowledge | None) -> RunConfig:
+        """The parameters as a complete config of a run; each wrong value is reported in one sentence."""
+        given = self.get_params(deep=False)
+        options = dict(given.pop("options") or {})
+        verbose, _ = given.pop("verbose"), [given.pop(name) for name in ("flip", "validation_fraction", "patience")]
+        if not 0 <= self.validation_fraction < 1:
+            raise InputError(f"validation_fraction must be at least 0 and below 1; got {self.validation_fraction}.")
+        if self.patience < 1:
+            raise InputError(f"patience must be 1 or more; got {self.patience}.")
+        if before is not None:
+            # Weights to start from have served their purpose, and their file may be gone.
+            given["weights"] = None
+            given = {**before.inherited, **given}
+        config = make_config(
+            {"dataset": STREAM, **options, **given, "quiet": not (watched() if verbose is None else verbose)}
+        )
+        if before is not None:
+            changed = [name for name in FIXED if getattr(config, name) != getattr(before.config, name)]
+            if changed:
+                name = changed[0]
+                raise InputError(
+                    f"{name} was {getattr(before.config, name)!r} when the classifier began to learn and cannot be "
+                    f"changed to {getattr(config, name)!r}. Make a new classifier for that."
+                )
+        return config
+
+    def _pictures(self, batch: Batch) -> Pictures:
+        """What the first visit's images say about all images."""
+        channels = batch.images.shape[1]
+        mean, std = ImageSet(batch.images, np.zeros(len(batch), np.int64)).statistics()
+        # A channel that is the same everywhere tells nothing; dividing by its deviation would tell less.
+        std = tuple(value if value > 1e-6 else 1.0 for value in std)
+        return Pictures((channels, self.image_size, self.image_size), mean, std, self.flip)
+
+    @contextmanager
+    def _settings(self, known: Knowledge | None, config: RunConfig) -> Iterator[None]:
+        """PyTorch as this classifier uses it: its number of threads, deterministic on a CPU."""
+        threads = self.threads or (None if known is None else known.threads)
+        with torch_settings(find_device(config.device), threads, None):
+            yield
+
+    def _choose_threads(self, before: Knowledge | None, method: Method, config: RunConfig) -> int:
+        """The number of CPU threads: as given, or as before, or by measurement."""
+        if self.threads is not None:
+            return self.threads
+        if before is not None:
+            return before.threads
+        if method.context.device.type != "cpu":
+            return torch.get_num_threads()
+        shape = (config.batch_size + config.replay_size, *method.context.image_shape)
+        kind = {"network": config.network, "width": config.width, "images": shape}
+        if config.stem != "cifar":
+            kind["stem"] = config.stem
+        return choose_threads(kind, lambda: trial_step(method.context, shape), cache_folder(None)).threads
+
+    def _read(self, known: Knowledge, images: Any) -> Batch:
+        """Images to answer for, as those that it has learned from."""
+        channels, size, _ = known.pictures.image_shape
+        return read_images(images, size, channels)
+
+    def _known(self) -> Knowledge | None:
+        known = getattr(self, "_knowledge", None)
+        assert known is None or isinstance(known, Knowledge)
+        return known
+
+    def _needed(self) -> Knowledge:
+        """What it knows; an error if it has not learned anything."""
+        known = self._known()
+        if known is None:
+            raise NotFittedError(
+                f"This {type(self).__name__} has not learned anything yet: call partial_fit(images, labels) first."
+            )
+        return known
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._known() is not None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+def _scores(method: Method, images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
+    """Scores of all classes in double precision, so that probabilities add up to one."""
+    method.network.eval()
+    return _in_parts(method, method.logits, images).double().numpy()
+
+
+@torch.inference_mode()
+def _in_parts(method: Method, function: Callable[[Tensor], Tensor], images: npt.NDArray[np.uint8]) -> Tensor:
+    """What a function of the method gives for images, a few hundred at a time, on the host."""
+    if not len(images):
+        raise InputError("There is no image to look at.")
+    parts = [images[start : start + IMAGES_AT_ONCE] for start in range(0, len(images), IMAGES_AT_ONCE)]
+    device = method.context.device
+    return torch.cat(
+        [function(torch.from_numpy(np.ascontiguousarray(part)).to(device)).float().cpu() for part in parts]
+    )
+
+
+def _stored(method: Method) -> npt.NDArray[np.uint8]:
+    """The images in the method's memory; none if it has no memory."""
+    memory = method.memory()
+    return memory["images"].cpu().numpy() if memory else np.zeros((0, 1, 1, 1), np.uint8)
+
+
+def _same_length(batch: Batch, labels: int) -> None:
+    if len(batch) != labels:
+        raise InputError(f"There are {len(batch)} images but {labels} labels; each image needs one label.")

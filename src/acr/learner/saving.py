@@ -1,0 +1,330 @@
+"""A classifier in a folder: saved whole or not at all, read without running any code from it.
+
+The folder holds ``model.json`` (parameters, labels, history, and the tree of the state) and one file
+``tensors-CHECKSUM.safetensors``, which ``model.json`` names. The tensors are written first, under a name that nobody
+uses yet; the model changes at the moment ``model.json`` is replaced, and only then is the former file of tensors
+removed. So whenever a save is interrupted, the folder holds the model before it or the model after it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor, nn
+
+from acr._version import __version__
+from acr.config import RESNET18
+from acr.errors import AcrError, InputError, shown
+from acr.learner.knowledge import Knowledge, Visit, method_of
+from acr.learner.labels import Labels, from_json, to_json
+from acr.runs import limits
+from acr.runs.reading import parse_json
+from acr.runs.resolve import make_config
+from acr.storage import files
+from acr.storage.locks import exclusive
+from acr.training.building import Pictures
+from acr.training.checkpoint import flatten, restore
+from acr.training.devices import find_device
+
+if TYPE_CHECKING:
+    from acr.learner.classifier import ContinualClassifier
+
+MODEL = "model.json"
+LOCK = ".lock"
+SCHEMA = 1
+"""Version of the files; a folder of a later version is refused."""
+TENSORS = re.compile(r"tensors-[0-9a-f]{32}\.safetensors", re.ASCII)
+SEEN = "seen"
+"""Name of the tensor with the checksums of all images that were given."""
+NOT_SAVED = ("quiet", "out", "data_root", "data_cache", "threads", "weights", "weights_digest", "dataset")
+"""Fields of the config that say where and how it is run; they are chosen anew when it is loaded."""
+DIGEST = 16
+"""Bytes of the checksum of an image."""
+
+
+class ModelFile(BaseModel):
+    """The content of ``model.json``."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    schema_: int = Field(alias="schema")
+    kind: str
+    version: str
+    """Version of this package that wrote it."""
+    revision: int
+    """Revision of the method that taught it."""
+    parameters: dict[str, Any]
+    """Of the classifier, as given; a function is given by its name."""
+    config: dict[str, Any]
+    labels: list[Any]
+    tasks: list[list[int]]
+    image_shape: tuple[int, int, int]
+    mean: list[float]
+    std: list[float]
+    flip: bool
+    threads: int
+    history: list[dict[str, Any]]
+    origins: dict[str, list[str]]
+    tensors: str
+    """Name of the file of tensors; it holds the file's checksum."""
+    state: Any
+    """The tree of the method's state (see :func:`acr.training.checkpoint.flatten`)."""
+
+
+KIND = "acr-classifier"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """Which state of which folder a classifier was loaded from, or last saved as."""
+
+    folder: Path
+    digest: str
+
+
+def save(classifier: ContinualClassifier, folder: Path, *, overwrite: bool = False) -> Saved:
+    """Write a classifier; arguments as for :meth:`acr.ContinualClassifier.save`."""
+    content, tensors = packed(classifier)
+    try:
+        with _locked(folder) as alone:
+            before = _digest_of(folder)
+            _check_replaceable(classifier, folder, before, overwrite)
+            former = _tensors_of(folder)
+            files.write_bytes(folder / content["tensors"], tensors)
+            text = json.dumps(content, allow_nan=False, indent=1).encode()
+            files.write_bytes(folder / MODEL, text)
+            _tidy(folder, content["tensors"], former, alone)
+    except OSError as error:
+        raise AcrError(
+            f"Saving to {error.filename or folder} failed: {error.strerror or error}. What was saved there before is "
+            "still there."
+        ) from error
+    return Saved(folder.absolute(), hashlib.blake2b(text, digest_size=DIGEST).hexdigest())
+
+
+def packed(classifier: ContinualClassifier) -> tuple[dict[str, Any], bytes]:
+    """The content of ``model.json`` and of the file of tensors."""
+    from safetensors.torch import save as to_bytes
+
+    known = classifier._needed()
+    tensors: dict[str, Tensor] = {}
+    state = flatten(known.method.state_dict(), tensors, "state")
+    seen = np.frombuffer(bytes.fromhex("".join(sorted(known.seen))), np.uint8).reshape(-1, DIGEST)
+    tensors[SEEN] = torch.from_numpy(seen.copy())
+    data = to_bytes(tensors)
+    config = {name: value for name, value in known.config.flat().items() if name not in NOT_SAVED}
+    pictures = known.pictures
+    content = {
+        "schema": SCHEMA,
+        "kind": KIND,
+        "version": __version__,
+        "revision": known.config.options.revision,
+        "parameters": {
+            **{name: _plain(value) for name, value in classifier.get_params(deep=False).items()},
+            "network": known.config.network,
+        },
+        "config": config,
+        "labels": [to_json(label) for label in known.labels.values],
+        "tasks": [list(task) for task in known.tasks],
+        "image_shape": list(pictures.image_shape),
+        "mean": list(pictures.mean),
+        "std": list(pictures.std),
+        "flip": pictures.flip,
+        "threads": known.threads,
+        "history": [visit.as_dict() for visit in known.history],
+        "origins": {digest: list(names) for digest, names in known.origins.items()},
+        "tensors": f"tensors-{hashlib.blake2b(data, digest_size=DIGEST).hexdigest()}.safetensors",
+        "state": state,
+    }
+    return content, data
+
+
+def load(
+    folder: Path, *, device: str = "auto", network: str | Callable[..., nn.Module] | None = None
+) -> ContinualClassifier:
+    """Read a classifier; arguments as for :meth:`acr.ContinualClassifier.load`."""
+    from acr.learner.classifier import ContinualClassifier
+
+    find_device(device)  # what is wrong with the device is not said to be wrong with the folder
+    text, model = _read_model(folder)
+    made_by = model.config.get("network", RESNET18)
+    if made_by != RESNET18 and network is None:
+        raise InputError(
+            f"The encoder of the classifier in {folder} is made by {shown(made_by)}, and loading it runs that code. "
+            "If you trust it, name the function: load(folder, network=...)."
+        )
+    data = _read_tensors(folder, model)
+    try:
+        return _unpacked(ContinualClassifier, folder, text, model, data, device, network)
+    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        # All the ways in which the state of another version, or a forged one, can fail to load.
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise InputError(f"The classifier in {folder} cannot be restored: {first}") from error
+
+
+def _unpacked(
+    cls: type[ContinualClassifier],
+    folder: Path,
+    text: bytes,
+    model: ModelFile,
+    tensors: dict[str, Tensor],
+    device: str,
+    network: str | Callable[..., nn.Module] | None,
+) -> ContinualClassifier:
+    """The classifier that the files describe."""
+    parameters = {**model.parameters, "device": device}
+    config = {**model.config, "device": device, "dataset": "folder:visits", "quiet": True}
+    if network is not None:
+        parameters["network"] = config["network"] = network
+    classifier = cls(**parameters)
+    complete = make_config(config)
+    labels = Labels(from_json(label) for label in model.labels)
+    pictures = Pictures(model.image_shape, tuple(model.mean), tuple(model.std), model.flip)
+    seen = tensors.pop(SEEN).numpy()
+    classifier._knowledge = Knowledge(
+        config=complete,
+        labels=labels,
+        tasks=tuple(tuple(task) for task in model.tasks),
+        pictures=pictures,
+        method=method_of(complete, pictures, len(labels), restore(model.state, tensors)),
+        threads=model.threads,
+        history=tuple(Visit(**visit) for visit in model.history),
+        origins={digest: tuple(names) for digest, names in model.origins.items()},
+        seen=frozenset(row.tobytes().hex() for row in seen),
+    )
+    classifier._saved = Saved(folder.absolute(), hashlib.blake2b(text, digest_size=DIGEST).hexdigest())
+    if complete.options.revision != model.revision:
+        warnings.warn(
+            f"The classifier in {folder} was taught by version {model.version}, in which {complete.method} worked "
+            "differently. It answers as before; what it learns from now on, it learns as in this version.",
+            stacklevel=4,
+        )
+    return classifier
+
+
+def is_model(folder: Path) -> bool:
+    """Whether a folder holds a saved classifier."""
+    return (folder / MODEL).is_file()
+
+
+def _read_model(folder: Path) -> tuple[bytes, ModelFile]:
+    """``model.json``, validated."""
+    if not folder.is_dir():
+        raise InputError(f"{folder} does not exist, or is not a folder.")
+    try:
+        text = files.read_bytes(folder / MODEL, limits.JSON_BYTES)
+    except FileNotFoundError:
+        raise InputError(f"{folder} does not hold a classifier: it has no {MODEL}.") from None
+    except OSError as error:
+        raise InputError(f"Cannot read {folder / MODEL}: {error.strerror}.") from None
+    try:
+        content = parse_json(text)
+        if not isinstance(content, Mapping) or content.get("kind") != KIND:
+            raise InputError(f"{folder / MODEL} was not written by this program.")
+        if content.get("schema") != SCHEMA:
+            raise InputError(
+                f"The classifier in {folder} was saved by version {shown(content.get('version'), 20)} of this program, "
+                f"in a format (schema {shown(content.get('schema'), 20)}) that this version ({__version__}) does not "
+                "read. Update this program."
+            )
+        return text, ModelFile.model_validate(content)
+    except ValidationError as error:
+        where = ".".join(str(part) for part in error.errors()[0]["loc"][:2])
+        raise InputError(f"{folder / MODEL} is damaged: {where} is missing or wrong.") from None
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(f"{folder / MODEL} is damaged ({shown(str(error), 120)}).") from None
+
+
+def _read_tensors(folder: Path, model: ModelFile) -> dict[str, Tensor]:
+    """The tensors that ``model.json`` names, if they are as they were written."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load as from_bytes
+
+    path = folder / model.tensors
+    if not TENSORS.fullmatch(model.tensors):
+        raise InputError(f"{folder / MODEL} is damaged: {shown(model.tensors)} is not a file of tensors.")
+    try:
+        data = files.read_bytes(path, limits.TENSORS_BYTES)
+    except OSError as error:
+        raise InputError(f"Cannot read {path}: {error.strerror}. The classifier is incomplete.") from None
+    if hashlib.blake2b(data, digest_size=DIGEST).hexdigest() not in model.tensors:
+        raise InputError(f"{path} is damaged: its checksum differs.")
+    try:
+        return from_bytes(data)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise InputError(f"{path} is damaged ({shown(str(error), 120)}).") from None
+
+
+def _check_replaceable(classifier: ContinualClassifier, folder: Path, now: str, overwrite: bool) -> None:
+    """Refuse to replace what this classifier does not come from."""
+    if overwrite or not now:
+        if not now and folder.is_dir() and not overwrite and any(p.name != LOCK for p in folder.iterdir()):
+            raise InputError(f"{folder} is not empty and holds no classifier; choose a folder of its own for it.")
+        return
+    known: Saved | None = getattr(classifier, "_saved", None)
+    if known is None or known.folder != folder.absolute():
+        raise InputError(f"{folder} holds another classifier already. Choose another folder, or use overwrite=True.")
+    if known.digest != now:
+        raise InputError(
+            f"The classifier in {folder} was changed by another program since it was loaded or saved here. Load it "
+            "again and repeat what you did, or replace it with overwrite=True."
+        )
+
+
+def _digest_of(folder: Path) -> str:
+    """The checksum of the ``model.json`` in a folder; empty without one."""
+    try:
+        return hashlib.blake2b(files.read_bytes(folder / MODEL, limits.JSON_BYTES), digest_size=DIGEST).hexdigest()
+    except FileNotFoundError:
+        return ""
+
+
+def _tensors_of(folder: Path) -> str:
+    """The file of tensors that a folder's model uses; empty if that cannot be read."""
+    try:
+        return _read_model(folder)[1].tensors
+    except InputError:
+        return ""
+
+
+def _tidy(folder: Path, current: str, former: str, alone: bool) -> None:
+    """Remove tensors that no model uses any more: deleted images must not survive in an old file.
+
+    Without a lock another process may be writing one just now; then only the former model's are removed.
+    """
+    for path in folder.iterdir():
+        ours = TENSORS.fullmatch(path.name) or (alone and path.name.endswith(".part"))
+        if ours and path.name != current and (alone or path.name == former):
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """Hold the folder's lock; yields whether it is really held."""
+    files.refuse_link(folder)
+    with exclusive(folder / LOCK) as alone:
+        yield alone
+
+
+def _plain(value: Any) -> Any:
+    """A parameter as JSON can hold it."""
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else None if callable(value) else value
