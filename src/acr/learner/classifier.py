@@ -173,7 +173,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         with self._settings(before, config):
             method = build_method(config, method_class(config.method), pictures, len(all_labels))
             if before is not None:
-                load_grown(method, before.method.state_dict())
+                load_grown(method, before.method.state_dict(), len(before.labels))
             threads = self._choose_threads(before, method, config)
             torch.set_num_threads(threads)
             learned, used = self._learn(method, before, batch, columns, config)

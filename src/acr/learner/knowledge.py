@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,7 +14,6 @@ import torch
 
 from acr.config import RunConfig
 from acr.data.fingerprint import image_digests
-from acr.learner.growth import load_grown
 from acr.learner.labels import Labels, as_array
 from acr.learner.memory import MemoryView, Origins
 from acr.learner.visit import Learned
@@ -28,8 +28,8 @@ INHERITED = ("momentum", "weight_decay", "lr_milestones", "lr_decay", "protocol"
 class Visit:
     """What is remembered about one visit."""
 
-    images: int
-    """Number of images learned from."""
+    images: int | None
+    """Number of images learned from; None where it was not recorded."""
     held_out: int
     """Number of images held out for early stopping."""
     classes: int
@@ -37,7 +37,7 @@ class Visit:
     new_classes: int
     """Number of those that were new."""
     epochs: int
-    seconds: float
+    seconds: float | None
     loss: float | None
     held_out_accuracy: float | None
 
@@ -119,6 +119,8 @@ class Knowledge:
 def method_of(config: RunConfig, pictures: Pictures, classes: int, state: Mapping[str, Any]) -> Method:
     """A method with a saved state."""
     config = config.model_copy(update={"weights": None, "weights_digest": None})
-    method = build_method(config, method_class(config.method), pictures, classes)
-    load_grown(method, state)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what there is to say was said when it was taught
+        method = build_method(config, method_class(config.method), pictures, classes)
+    method.load_state_dict(dict(state))
     return method

@@ -53,6 +53,8 @@ class Data(_Part):
     test: int = 0
     mean: list[Figure] = []
     std: list[Figure] = []
+    image_shape: list[NonNegativeInt] = []
+    """Channels, height, width; empty in runs of earlier versions."""
     fingerprint: str = ""
     """Digest of all images and labels; empty in runs of earlier versions."""
     notes: dict[str, Any] = {}

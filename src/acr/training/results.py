@@ -61,6 +61,7 @@ def collect(trainer: Trainer, stored: Arrays) -> Results:
             test=len(data.test),
             mean=list(data.mean),
             std=list(data.std),
+            image_shape=list(data.train.image_shape),
             fingerprint=data.fingerprint.digest,
             notes=dict(data.notes),
         ),
