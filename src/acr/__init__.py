@@ -11,6 +11,7 @@ Functions and classes:
     resume_run     finish the run in a folder
     load_run       open a run folder
     ContinualClassifier   teach it classes as they arrive, ask it, save it, teach it more later
+    gate           compare a new classifier with the one that it is to replace, and decide whether it may
     Run            a run: its accuracy matrices, its summary, its files
     ImageSet       labelled 8-bit images, from arrays, a folder, or a data set of another library
     TaskStream     a data set split into tasks: `for task in stream`, `stream[:3]`, `len(stream)`
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from acr.data.stream import TaskStream
     from acr.launch import resume_run, run
     from acr.learner import ContinualClassifier
+    from acr.learner.gate import gate
     from acr.runs.run import Run, load_run
 
 _NAMES = {
@@ -47,14 +49,15 @@ _NAMES = {
     "ImageSet": "acr.data.images",
     "Run": "acr.runs.run",
     "TaskStream": "acr.data.stream",
+    "gate": "acr.learner.gate",
     "load_run": "acr.runs.run",
     "resume_run": "acr.launch",
     "run": "acr.launch",
 }
 _MODULES = ("losses", "memory", "metrics", "networks", "shift", "testing")
 
-__all__ = ["ContinualClassifier", "ImageSet", "Run", "TaskStream", "__version__", "load_run", "losses", "memory",
-           "metrics", "networks", "resume_run", "run", "shift", "testing"]  # fmt: skip
+__all__ = ["ContinualClassifier", "ImageSet", "Run", "TaskStream", "__version__", "gate", "load_run", "losses",
+           "memory", "metrics", "networks", "resume_run", "run", "shift", "testing"]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
