@@ -208,8 +208,8 @@ class GateReport:
         bound, changed = percent(self.negative_flips_bound), self.lost + self.gained
         said = [
             f"Of {self.old.images} images of classes that both know, {changed} changed: {self.lost} from right to "
-            f"wrong, {self.gained} from wrong to right (McNemar test that it got worse: p = {self.p_value:.2g}). The rate "
-            f"of negative flips is below {bound} with {100 * CONFIDENCE:.0f} % confidence."
+            f"wrong, {self.gained} from wrong to right (McNemar test that it got worse: p = {self.p_value:.2g}). The "
+            f"rate of negative flips is below {bound} with {100 * CONFIDENCE:.0f} % confidence."
         ]
         said += [check.note for check in self.checks if check.note]
         if self.untested_classes:
