@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from acr.data.fingerprint import MOST_FILES
-from acr.data.readers import decoding, file_tree, pickles
+from acr.data.readers import decoding, file_tree, pickles, table
 from acr.data.readers.archives import LIMITS
 from acr.data.sources import arrays
 
@@ -24,6 +24,8 @@ BOUNDS = {
     f"{LIMITS.total_bytes >> 30} GiB, {LIMITS.members:,} members",
     "a member of an archive that is read into memory": f"{LIMITS.member_bytes // MIB:,} MiB",
     "a text file of a data set (lists of classes or files)": f"{file_tree.MOST_TEXT // MIB} MiB",
+    "rows of a CSV file of images": f"{table.MOST_ROWS:,}; {table.MOST_COLUMNS:,} columns; "
+    f"labels of {table.LONGEST_LABEL} characters",
     "keys of the dicts and sets of a pickle": f"{pickles.MOST_KEYS:,}, all plain",
     "items that a pickle unfolds to": f"{pickles.MOST_ITEMS:,}",
     "nesting of a pickle": f"{pickles.DEEPEST} levels",

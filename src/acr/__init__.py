@@ -10,9 +10,10 @@ Functions and classes:
     run            learn a data set with a method and evaluate it; finds the run again if it is finished
     resume_run     finish the run in a folder
     load_run       open a run folder
+    load_runs      open all runs below a folder
     ContinualClassifier   teach it classes as they arrive, ask it, save it, teach it more later
     gate           compare a new classifier with the one that it is to replace, and decide whether it may
-    Run            a run: its accuracy matrices, its summary, its files
+    Run            a run: its accuracy matrices, its summary, its charts, its files
     ImageSet       labelled 8-bit images, from arrays, a folder, or a data set of another library
     TaskStream     a data set split into tasks: `for task in stream`, `stream[:3]`, `len(stream)`
 
@@ -30,6 +31,7 @@ Names are imported when they are first used, so ``import acr`` is quick and chan
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from acr.launch import resume_run, run
     from acr.learner import ContinualClassifier
     from acr.learner.gate import gate
-    from acr.runs.run import Run, load_run
+    from acr.runs.run import Run, load_run, load_runs
 
 _NAMES = {
     "ContinualClassifier": "acr.learner",
@@ -51,21 +53,30 @@ _NAMES = {
     "TaskStream": "acr.data.stream",
     "gate": "acr.learner.gate",
     "load_run": "acr.runs.run",
+    "load_runs": "acr.runs.run",
     "resume_run": "acr.launch",
     "run": "acr.launch",
 }
 _MODULES = ("losses", "memory", "metrics", "networks", "shift", "testing")
 
-__all__ = ["ContinualClassifier", "ImageSet", "Run", "TaskStream", "__version__", "gate", "load_run", "losses",
-           "memory", "metrics", "networks", "resume_run", "run", "shift", "testing"]  # fmt: skip
+__all__ = ["ContinualClassifier", "ImageSet", "Run", "TaskStream", "__version__", "gate", "load_run", "load_runs",
+           "losses", "memory", "metrics", "networks", "resume_run", "run", "shift", "testing"]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
-        return getattr(import_module(_NAMES[name]), name)
+        found = getattr(import_module(_NAMES[name]), name)
+        if "acr.runs.run" in sys.modules:  # whoever has a run can draw it
+            import_module("acr.runs.run").Run.plotter = _plot
+        return found
     if name in _MODULES:
         return import_module(f"acr.{name}")
     raise AttributeError(f"module 'acr' has no attribute {name!r}")
+
+
+def _plot(run: Run, kind: str, scenario: str) -> Any:
+    """What :meth:`acr.Run.plot` does. Runs know nothing of the report, which is made of them."""
+    return import_module("acr.report.plots").plot_run(run, kind, scenario)
 
 
 def __dir__() -> list[str]:

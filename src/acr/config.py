@@ -219,7 +219,7 @@ class RunConfig(DataConfig):
     method: str = "acr"
     """Method to train; `acr methods` lists all of them."""
     dataset: str = "split-digits"
-    """Data set to learn; `acr data list` lists all of them. Use folder:PATH or npz:PATH for your own data."""
+    """Data set to learn; `acr data list` lists all of them. Use folder:PATH, csv:PATH or npz:PATH for your data."""
     seed: int = Field(0, ge=0)
     """Seed of everything random in the run."""
     buffer_size: int = Field(500, ge=0)

@@ -18,6 +18,7 @@ from acr.data.catalog import find
 from acr.data.fingerprint import Fingerprint
 from acr.data.images import DataSet
 from acr.data.loading import load_dataset
+from acr.data.objects import DataLike, store
 from acr.data.stream import TaskStream
 from acr.errors import AcrError, InputError, command, is_out_of_memory, shown
 from acr.evaluation.scenarios import DrawnAtEvaluation, Scenario, StoredImages
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     from acr.keywords import RunKeywords
 
 Resume = Literal["auto", "ask"]
+STORED = "data"
+"""Folder beside the runs that holds data sets given as Python objects."""
+
 WEIGHTS_PER_SQUARE = 2728
 """Weights of a ResNet-18 divided by the square of its width, about."""
 
@@ -59,7 +63,7 @@ class Unfinished(InputError):
 
 def run(
     method: str = "acr",
-    dataset: str = "split-digits",
+    dataset: DataLike = "split-digits",
     out: str | Path = "runs",
     *,
     fresh: bool = False,
@@ -69,17 +73,26 @@ def run(
 ) -> Run:
     """Train a method on a data set and evaluate it; returns the run, whose folder is created below ``out``.
 
+    ``dataset`` is a name, as on the command line, or the data itself: ``(images, labels)``, ``(train_images,
+    train_labels, test_images, test_labels)``, an :class:`acr.ImageSet`, a data set of another library, or a dict
+    ``{"train": ..., "test": ...}`` of these. Data that is given itself is stored once in ``out/data``, under a name
+    made of its content, so that the run can be found again and resumed. Without a test part, one is held out.
+
     ``config`` takes any field of :class:`acr.config.RunConfig` and any option of the method. Options of a method that
     is not part of this package can also be given as ``options``, where a type checker does not look. A finished run is
     not repeated, and an interrupted one is resumed (or raises :class:`Unfinished`, if ``resume="ask"``); ``fresh=True``
     starts a new run beside the old one. Progress is shown in a terminal and in a notebook, unless ``quiet=True``.
     """
-    given = {**config, **(options or {})}
-    return run_config(
-        make_config({"method": method, "dataset": dataset, "out": Path(out), "quiet": not watched(), **given}),
-        fresh=fresh,
-        resume=resume,
-    )
+    values = {"method": method, "out": Path(out), "quiet": not watched(), **config, **(options or {})}
+    if isinstance(dataset, (str, os.PathLike)):
+        complete = make_config({**values, "dataset": os.fspath(dataset)})
+    else:
+        # Whatever else is wrong is found out before any image is read.
+        complete = make_config({**values, "dataset": f"npz:{STORED}"})
+        folder = complete.out / STORED
+        stored = store(dataset, folder, image_size=complete.image_size, quiet=complete.quiet)
+        complete = complete.model_copy(update={"dataset": stored})
+    return run_config(complete, fresh=fresh, resume=resume)
 
 
 def run_config(config: RunConfig, *, fresh: bool = False, resume: Resume = "auto") -> Run:

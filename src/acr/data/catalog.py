@@ -22,7 +22,7 @@ class Request:
 
     name: str
     path: Path | None
-    """The PATH of ``folder:PATH`` and ``npz:PATH``."""
+    """The PATH of ``folder:PATH``, ``csv:PATH`` and ``npz:PATH``."""
     options: DataConfig
     """Which images are wanted, and where to find them."""
 
@@ -201,6 +201,13 @@ CATALOG: dict[str, DataSpec] = {
             image_size=32,
         ),
         DataSpec(
+            name="csv:PATH",
+            title="your own images: a CSV file with the columns path, label and, if you have parts, split",
+            source="acr.data.sources.table:load",
+            defaults_from=NOT_TUNED,
+            image_size=32,
+        ),
+        DataSpec(
             name="npz:PATH",
             title="your own arrays: images and labels in a .npz file or a folder of .npy files",
             source="acr.data.sources.arrays:load",
@@ -225,11 +232,12 @@ def find(name: str) -> tuple[DataSpec, Path | None]:
 
 
 def kind_of_path(name: str) -> str:
-    """``folder`` or ``npz`` if the name is a path to data of that kind; empty if it is not."""
+    """``folder``, ``csv`` or ``npz`` if the name is a path to data of that kind; empty if it is not."""
     with suppress(OSError, RuntimeError, ValueError):  # too long for a path, of an unknown user (~name), a null byte
         path = Path(name).expanduser()
         if path.is_file():
-            return {".npz": "npz", ".zip": "folder", ".tar": "folder", ".gz": "folder"}.get(path.suffix, "")
+            kinds = {".csv": "csv", ".npz": "npz", ".zip": "folder", ".tar": "folder", ".gz": "folder"}
+            return kinds.get(path.suffix.lower(), "")
         if path.is_dir():
             return "npz" if any(path.glob("*.npy")) else "folder"
     return ""

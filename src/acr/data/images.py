@@ -108,9 +108,7 @@ class ImageSet:
         >>> ImageSet.from_arrays(np.zeros((2, 8, 8), np.uint8), ["cat", "ant"]).class_names
         {0: 'ant', 1: 'cat'}
         """
-        if hasattr(images, "detach"):  # a tensor, which may carry a gradient or be on another device
-            images = images.detach().cpu()
-        pixels = to_images(np.asarray(images), "The array of images")
+        pixels = pixels_of(images, "The array of images")
         names = dict(class_names or {})
         (numbers,) = number_labels([np.asarray(labels)], names)
         return cls(pixels, numbers, names)
@@ -172,6 +170,36 @@ class DataSet:
             {split: Part(image_digests(images.images), images.labels) for split, images in parts.items()},
             {**self.test.class_names, **self.train.class_names},
         )
+
+
+def pixels_of(images: Any, where: str) -> Images:
+    """An array or tensor of images as uint8 ``N x C x H x W``; see :meth:`ImageSet.from_arrays`."""
+    return to_images(np.asarray(on_host(images)), where)
+
+
+def label_column(labels: Any, where: str) -> npt.NDArray[Any]:
+    """Labels as a column of whole numbers or text, for :func:`number_labels`; ``where`` names them in errors.
+
+    >>> label_column([[3], [5]], "The labels")
+    array([3, 5])
+    """
+    try:
+        column = np.asarray(on_host(labels))
+        column = np.asarray(column.tolist()) if column.dtype.kind == "O" else column
+    except ValueError:  # lists of unequal lengths
+        raise InputError(f"{where} must be one whole number or text per image.") from None
+    if column.ndim == 2 and column.shape[1] == 1:
+        column = column[:, 0]
+    if column.ndim != 1 or column.dtype.kind not in "biuUS":
+        raise InputError(
+            f"{where} must be one whole number or text per image; got {column.dtype} of shape {column.shape}."
+        )
+    return column
+
+
+def on_host(values: Any) -> Any:
+    """A tensor, which may carry a gradient or be on another device, as NumPy can read it; anything else as it is."""
+    return values.detach().cpu() if hasattr(values, "detach") else values
 
 
 def number_labels(columns: Sequence[npt.NDArray[Any]], class_names: dict[int, str]) -> list[Labels]:

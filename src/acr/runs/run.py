@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy.typing as npt
 
 from acr.config import RunConfig
-from acr.errors import InputError, shown
+from acr.errors import InputError, printable, shown
 from acr.evaluation.counts import Over
 from acr.runs import summary
+from acr.runs.notebook import html_table, percent, to_frame
 from acr.runs.reading import RESULTS, newest_lines, parse_event, read_arrays, read_json, repair
 from acr.runs.resolve import StoredConfig, make_config, read_stored_config
 from acr.runs.schema import SCHEMA, Results, read_results
 from acr.runs.summary import Matrix
 from acr.runs.writer import CONFIG, ENVIRONMENT, EVENTS
 from acr.storage import files
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from plotly.graph_objects import Figure
 
 MOST_SITTINGS = 1000
 """Sittings of a run whose number of threads is remembered."""
@@ -37,13 +44,26 @@ class Run:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
+    plotter: ClassVar[Callable[[Run, str, str], Figure] | None] = None
+    """Draws :meth:`plot`. Charts belong to the report, which is above this package, so they are given to it."""
+
     def __repr__(self) -> str:
         try:
             what = f"{self.values['method']} on {self.values['dataset']}, seed {self.values['seed']}"
-            result = f"ACC {100 * self.summary()['acc']:.1f} %" if self.finished else "not finished"
+            figures = self.summary() if self.finished else None
         except (LookupError, TypeError, ValueError):  # an object that cannot be read must still be printable
             return f"Run({str(self.folder)!r})"
-        return f"Run({what}: {result}; {str(self.folder)!r})"
+        result = "not finished" if figures is None else f"ACC {percent(figures['acc'])} %"
+        if figures is not None and "ood_acc" in figures:
+            result += f", shifted {percent(figures['ood_acc'])} %"
+        return printable(f"Run({what}: {result}; {str(self.folder)!r})")
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        try:
+            return html_table(self.values, self.summary() if self.finished else None, str(self.folder))
+        except (LookupError, TypeError, ValueError):
+            return f"<code>{escape(printable(repr(self)))}</code>"
 
     @cached_property
     def values(self) -> dict[str, Any]:
@@ -142,6 +162,30 @@ class Run:
         """
         return summary.summarise(self.results, None if baseline is None else baseline.results)
 
+    def to_frame(self) -> DataFrame:
+        """The counts as a pandas table: one row per stage, scenario and task, both counted from 0.
+
+        Its columns are ``method``, ``dataset``, ``buffer_size``, ``seed`` and ``protocol`` (the same in every row, so
+        that the tables of several runs can be put together), ``stage``, ``scenario``, ``corruption``, ``severity``,
+        ``task``, ``total``, ``correct``, ``accuracy``, and ``correct_seen``, ``correct_all`` and ``correct_task``: see
+        :func:`acr.runs.notebook.count_rows`. pandas is not installed with this package.
+        """
+        return to_frame(self.results)
+
+    def plot(self, kind: str = "stages", scenario: str = "clean") -> Figure:
+        """A chart of the finished run, as a plotly figure, which a notebook shows.
+
+        Args:
+            kind: ``stages`` (accuracy after every task, clean and shifted), ``tasks`` (accuracy and forgetting task by
+                task), ``matrix``, ``confusion`` (between tasks), ``corruptions`` (accuracy under each), ``classes``
+                (accuracy after every task), ``memory`` (samples stored per class), ``confidence`` or ``training``
+                (loss, throughput and memory step by step).
+            scenario: the images of ``matrix`` and ``confusion``: ``clean``, ``ood``, or one such as ``fog/1``.
+        """
+        if Run.plotter is None:
+            raise InputError("Runs that are opened by acr.load_run, acr.load_runs or acr.run can be drawn.")
+        return Run.plotter(self, kind, scenario)
+
     def events(self) -> Iterator[dict[str, Any]]:
         """The events in ``events.jsonl``; a line that a crash cut off, or that is not an event, is skipped.
 
@@ -167,6 +211,26 @@ def load_run(folder: str | Path) -> Run:
     if not (path / CONFIG).is_file():
         raise InputError(f"{path} is not a run folder: it has no {CONFIG}.")
     return Run(path)
+
+
+def load_runs(folder: str | Path) -> list[Run]:
+    """All runs below a folder, at any depth, in the order of their paths, finished (``run.finished``) or not.
+
+    Those that are damaged are left out, with a warning that names them and says what is wrong.
+    """
+    readable: list[Run] = []
+    damaged: list[str] = []
+    for run in find_runs(folder):
+        try:
+            _ = run.values
+            if run.finished:
+                run.summary()
+            readable.append(run)
+        except Exception as error:  # whatever a damaged folder brings, the others can be read
+            damaged.append(f"\n  {run.folder}: {' '.join((str(error) or type(error).__name__).split())[:300]}")
+    if damaged:
+        warnings.warn(printable(f"{len(damaged)} damaged run(s) left out:{''.join(damaged)}"), stacklevel=2)
+    return readable
 
 
 def attempts(folder: Path) -> list[Path]:

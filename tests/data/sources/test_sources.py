@@ -313,7 +313,10 @@ def test_pickled_arrays_are_refused(tmp_path: Path) -> None:
         ({"images": some_images(4) / 100.0 - 1, "labels": np.arange(4)}, "must be in 0..1"),
         ({"images": some_images(4).astype(int), "labels": np.arange(4)}, "uint8 or floats"),
         ({"images": some_images(4)[:, :5], "labels": np.zeros(4, int)}, "not square"),
-        ({"images": some_images(4), "labels": np.arange(4) / 2}, "not a column of integers or text"),
+        (
+            {"images": some_images(4), "labels": np.arange(4) / 2},
+            "labels must be one whole number or text per image; got float64",
+        ),
         ({"images": some_images(4), "labels": np.arange(4)}, "needs two images"),
     ],
 )

@@ -19,6 +19,11 @@ from acr.errors import InputError
 MOST_TEXT = 64 << 20
 """Most bytes of a text file of a data set, such as a list of classes."""
 
+TRAIN = ("train", "training")
+TEST = ("test", "testing")
+VALIDATION = ("val", "valid", "validation")
+"""Names of the parts of a data set, in lower case."""
+
 
 class Tree(Protocol):
     """A tree of files. ``names`` are relative to the root, with ``/`` between parts, in natural order."""
@@ -115,6 +120,15 @@ class FolderTree:
         """Nothing stays open."""
 
 
+class FileList(FolderTree):
+    """Files that somebody listed, anywhere on the disk: their names are relative to ``root``, or absolute."""
+
+    def __init__(self, root: Path, names: Iterable[str]) -> None:
+        super().__init__(root, listed=False)
+        self.names = list(names)
+        self._marks = {name: _mark(root / name) for name in self.names}
+
+
 class ZipTree:
     """The files of a zip, read in place. Can be used from several threads."""
 
@@ -190,11 +204,11 @@ def by_class(files: Sequence[str], part: str) -> list[tuple[str, str]]:
     return [(name.removeprefix(prefix).split("/")[0], name) for name in below]
 
 
-def _mark(entry: os.DirEntry[str]) -> tuple[int, int, int]:
+def _mark(entry: os.DirEntry[str] | Path) -> tuple[int, int, int]:
     """Size, modification time and permissions: what a change of the file is recognised by."""
     try:
         status = entry.stat()
-    except OSError:  # a dangling link: it will be listed among the unreadable files
+    except OSError:  # a dangling link, or no such file: it will be listed among the unreadable files
         return (-1, 0, 0)
     return (status.st_size, status.st_mtime_ns, status.st_mode)
 

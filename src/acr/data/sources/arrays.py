@@ -2,7 +2,8 @@
 
 Names that are recognised (the first match is used): ``train_x train_y test_x test_y``, ``x_train y_train x_test
 y_test``, ``train_images train_labels test_images test_labels``; without a test part ``images labels``, ``x y`` or
-``data labels``. An array ``class_names`` may name the classes 0, 1, ...
+``data labels``. An array ``class_names`` may name the classes 0, 1, ... or, if there is one, those of ``class_labels``.
+``channel_mean`` and ``channel_std`` may set the constants of the normalisation, on the scale 0..1.
 Images are uint8 or floats in [0, 1]; ``N x H x W``, ``N x H x W x C`` or ``N x C x H x W`` with C = 1 or 3.
 Pickled objects are refused.
 """
@@ -16,10 +17,10 @@ from typing import IO, Any
 import numpy as np
 
 from acr.data.catalog import CATALOG, DataSpec, Request
-from acr.data.images import DataSet, ImageSet, number_labels
+from acr.data.images import DataSet, ImageSet, label_column, number_labels
 from acr.data.readers.decoding import to_images
 from acr.data.readers.file_tree import FolderTree, Tree, open_tree
-from acr.data.sources.build import Arrays, from_arrays
+from acr.data.sources.build import Arrays, Constants, from_arrays
 from acr.errors import InputError
 
 MOST_BYTES = 8 << 30
@@ -33,6 +34,10 @@ NAMES = (
     ("x", "y"),
     ("data", "labels"),
 )
+
+CLASS_NAMES, CLASS_LABELS = "class_names", "class_labels"
+MEAN, STD = "channel_mean", "channel_std"
+"""Names of arrays that may be there besides."""
 
 
 def load(request: Request) -> DataSet:
@@ -60,7 +65,7 @@ def load_named(spec: DataSpec, request: Request, tree: Tree, names: tuple[str, .
 
     def read() -> Arrays:
         class_names = _class_names(tree, paths)
-        columns = [_labels(tree, paths[name]) for name in names[1::2]]
+        columns = [label_column(read_array(tree, paths[name]), f"{tree.root}: {name}") for name in names[1::2]]
         numbers = number_labels(columns, class_names)
         sets = []
         for name, labels in zip(names[::2], numbers, strict=True):
@@ -69,9 +74,10 @@ def load_named(spec: DataSpec, request: Request, tree: Tree, names: tuple[str, .
             if len(images) != len(labels):
                 raise InputError(f"{where} has {len(images)} images, but there are {len(labels)} labels.")
             sets.append(ImageSet(images, labels, class_names))
-        return Arrays(f"arrays {', '.join(names)}", sets[0], sets[1] if len(sets) > 1 else None)
+        constants = _constants(tree, paths, sets[0].image_shape[0])
+        return Arrays(f"arrays {', '.join(names)}", sets[0], sets[1] if len(sets) > 1 else None, constants)
 
-    used = [paths[name] for name in (*names, "class_names") if name in paths]
+    used = [paths[name] for name in (*names, CLASS_NAMES, CLASS_LABELS, MEAN, STD) if name in paths]
     return from_arrays(spec, request, tree.root, tree.identity(used), read)
 
 
@@ -103,16 +109,23 @@ def check_header(file: IO[bytes], size: int) -> None:
         raise ValueError(f"it is larger than {MOST_BYTES >> 30} GiB: unpack it and use the folder, which is mapped")
 
 
-def _labels(tree: Tree, name: str) -> np.ndarray[Any, Any]:
-    labels = np.asarray(read_array(tree, name))
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim != 1 or labels.dtype.kind not in "iuUS":
-        raise InputError(f"{tree.root}: {name} is not a column of integers or text; got {labels.dtype} {labels.shape}.")
-    return labels
-
-
 def _class_names(tree: Tree, paths: dict[str, str]) -> dict[int, str]:
-    if "class_names" not in paths:
+    if CLASS_NAMES not in paths:
         return {}
-    return {i: str(name) for i, name in enumerate(np.asarray(read_array(tree, paths["class_names"])).tolist())}
+    names = np.asarray(read_array(tree, paths[CLASS_NAMES])).tolist()
+    labels = label_column(read_array(tree, paths[CLASS_LABELS]), CLASS_LABELS) if CLASS_LABELS in paths else None
+    if labels is not None and (len(labels) != len(names) or labels.dtype.kind not in "iu"):
+        raise InputError(f"{tree.root}: {CLASS_LABELS} must be one whole number per name in {CLASS_NAMES}.")
+    return {int(i): str(name) for i, name in zip(range(len(names)) if labels is None else labels, names, strict=True)}
+
+
+def _constants(tree: Tree, paths: dict[str, str], channels: int) -> Constants | None:
+    """Mean and standard deviation of each channel, if the arrays set them."""
+    if MEAN not in paths or STD not in paths:
+        return None
+    mean, std = (np.asarray(read_array(tree, paths[name])) for name in (MEAN, STD))
+    if not all(c.shape == (channels,) and c.dtype.kind in "iuf" and np.isfinite(c).all() for c in (mean, std)):
+        raise InputError(f"{tree.root}: {MEAN} and {STD} must hold {channels} numbers, one per channel.")
+    if (std < 0).any():
+        raise InputError(f"{tree.root}: {STD} has a number below 0.")
+    return tuple(map(float, mean)), tuple(map(float, std))

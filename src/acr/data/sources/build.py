@@ -44,6 +44,10 @@ class Listing:
     """Folders of which something is not read, with the reason: an error unless broken files are skipped."""
 
 
+Constants = tuple[tuple[float, ...], tuple[float, ...]]
+"""Mean and standard deviation of each channel, on the scale 0..1."""
+
+
 @dataclass(frozen=True)
 class Arrays:
     """The images of a data set as arrays. Without test images, some of the training images are held out."""
@@ -51,6 +55,8 @@ class Arrays:
     layout: str
     train: ImageSet
     test: ImageSet | None
+    constants: Constants | None = None
+    """None: the data set's published ones or, if there are none, computed from the training images."""
 
 
 def from_files(spec: DataSpec, request: Request, tree: Tree, listing: Listing) -> DataSet:
@@ -73,7 +79,8 @@ def from_files(spec: DataSpec, request: Request, tree: Tree, listing: Listing) -
                 broken += _decode_split(writer, tree, split, rows, size, request.options.quiet)
         _write_notes(writer, listing.layout, listing.class_names, broken)
 
-    return _complete(spec, request, _open(spec, request, key, build), tree.root, listing.left_out)
+    where = request.path or tree.root
+    return _complete(spec, request, _open(spec, request, key, build), where, listing.left_out)
 
 
 def from_arrays(spec: DataSpec, request: Request, where: Path, identity: str, read: Callable[[], Arrays]) -> DataSet:
@@ -102,6 +109,7 @@ def from_arrays(spec: DataSpec, request: Request, where: Path, identity: str, re
                 writer.save(f"{split}_digests", image_digests(pixels))
         names = {**arrays.train.class_names, **(arrays.test.class_names if arrays.test else {})}
         _write_notes(writer, arrays.layout, names, [])
+        writer.notes["constants"] = arrays.constants
 
     return _complete(spec, request, _open(spec, request, key, build), where)
 
@@ -186,6 +194,9 @@ def _complete(
     if spec.mean is not None and spec.std is not None:
         mean, std = spec.mean, spec.std
         notes["normalisation"] = "published constants"
+    elif given := entry.notes.get("constants"):
+        mean, std = (tuple(map(float, values)) for values in given)
+        notes["normalisation"] = "constants that came with the images"
     else:
         mean, std = train.statistics()
         notes["normalisation"] = f"computed from {len(train)} training images"

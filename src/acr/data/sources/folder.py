@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from acr.data.catalog import CATALOG, Request
 from acr.data.images import DataSet
 from acr.data.readers.decoding import image_files, left_out
-from acr.data.readers.file_tree import Tree, by_class, common_prefix, natural, open_tree
+from acr.data.readers.file_tree import TEST, TRAIN, VALIDATION, Tree, by_class, common_prefix, natural, open_tree
 from acr.data.sources.build import Listing, from_files
 from acr.errors import InputError
 
-TRAIN = ("train", "training")
-TEST = ("test", "testing", "val", "valid", "validation")
-"""Names of the folders of the parts; of several test parts, the first in this order is used."""
+HELD_OUT = (*TEST, *VALIDATION)
+"""Names of the folders of test parts; of several, the first in this order is used."""
+PARTS = (*TRAIN, *HELD_OUT)
 
 
 def load(request: Request) -> DataSet:
@@ -33,7 +33,7 @@ def list_files(tree: Tree) -> Listing:
     files = image_files(tree.names)
     if not files:
         raise InputError(f"{tree.root} holds no image files.")
-    prefix = common_prefix(files, stop=lambda part: part.lower() in (*TRAIN, *TEST)) if tree.root.is_file() else ""
+    prefix = common_prefix(files, stop=lambda part: part.lower() in PARTS) if tree.root.is_file() else ""
     files = [name.removeprefix(prefix) for name in files]
     train, test = parts(files)
     if train is None:
@@ -70,8 +70,8 @@ def parts(files: Sequence[str]) -> tuple[str | None, str | None]:
     """
     tops = {name.split("/")[0] for name in files if "/" in name}
     deep = {name.split("/")[0] for name in files if name.count("/") >= 2}
-    if not tops or not all(top in deep and top.lower() in (*TRAIN, *TEST) for top in tops):
+    if not tops or not all(top in deep and top.lower() in PARTS for top in tops):
         return None, None
     train = next((top for name in TRAIN for top in sorted(tops) if top.lower() == name), None)
-    test = next((top for name in TEST for top in sorted(tops) if top.lower() == name), None)
+    test = next((top for name in HELD_OUT for top in sorted(tops) if top.lower() == name), None)
     return (train, test) if train is not None else (None, None)

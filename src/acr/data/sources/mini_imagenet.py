@@ -25,7 +25,7 @@ from acr.data.readers.decoding import image_files
 from acr.data.readers.file_tree import Tree, by_class, common_prefix, file_name, natural, open_tree, read_text
 from acr.data.sources.arrays import load_named
 from acr.data.sources.build import Listing, from_files
-from acr.data.sources.folder import TEST, TRAIN, parts
+from acr.data.sources.folder import PARTS, parts
 from acr.errors import InputError
 
 TRAIN_IMAGES, TEST_IMAGES = 500, 100
@@ -49,7 +49,7 @@ def list_files(tree: Tree) -> Listing:
     if not files:
         raise InputError(f"{tree.root} is not Mini-ImageNet: it holds neither images nor train_x.npy.")
     lists = [name for name in tree.names if name.lower().endswith(".csv")]
-    prefix = common_prefix(files, stop=lambda part: part.lower() in (*TRAIN, *TEST, "images"))
+    prefix = common_prefix(files, stop=lambda part: part.lower() in (*PARTS, "images"))
     short = [name.removeprefix(prefix) for name in files]
     train, test = parts(short)
     if lists and any("images" in name.split("/")[:-1] for name in files):

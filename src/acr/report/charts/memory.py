@@ -19,7 +19,7 @@ from acr.runs.run import Run
 Array = npt.NDArray[Any]
 MAP_POINTS = 1500
 """Points of a confidence map that are drawn; more would only lie on top of one another."""
-NO_MEMORY = "No method of this comparison stores samples."
+NO_MEMORY = "No method here stores samples."
 
 
 def balance(comparison: Comparison, looks: dict[str, Look], by: str) -> Variant:
@@ -96,8 +96,7 @@ def confidence_map(run: Run, label: str, color: str) -> Variant:
 
 
 NO_CONFIDENCE = (
-    "No run of this comparison recorded the confidence of its samples. Methods that choose what to store by it do, "
-    "such as acr."
+    "No run here recorded the confidence of its samples. Methods that choose what to store by it do, such as acr."
 )
 
 

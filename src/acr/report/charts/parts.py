@@ -102,6 +102,6 @@ def known(values: Sequence[Estimate]) -> bool:
 
 
 NO_SHIFT = (
-    "No run of this comparison was evaluated on shifted images. Runs do so by default; if they were made with "
+    "No run here was evaluated on shifted images. Runs do so by default; if they were made with "
     "--ood-every never, run them again with --ood-every stage."
 )

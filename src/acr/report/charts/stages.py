@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from acr import metrics
@@ -49,6 +50,19 @@ def stages(comparison: Comparison, looks: dict[str, Look]) -> Variant:
     return variant
 
 
+def stage_curves(group: Group, look: Look) -> Variant:
+    """Mean accuracy over the tasks seen after each stage, on clean images and, dashed, on shifted ones."""
+    style = {"clean": look, "shifted": replace(look, symbol=f"{look.symbol}-open", dash="dash")}
+    found = {name: group.estimates(of, metrics.stage_accuracy) for name, of in (("clean", "clean"), ("shifted", "ood"))}
+    shown = {name: values for name, values in found.items() if known(values)}
+    traces = [line(name, style, values, "ACC (%)") for name, values in shown.items()]
+    rows = [[name, *(with_interval(value, 100) for value in values)] for name, values in shown.items()]
+    ticks = {"tickmode": "linear", "dtick": 1} if group.tasks <= 12 else {}
+    panel = plot("", traces, axis("after task", range=[0.7, group.tasks + 0.3], **ticks),
+                 axis("ACC (%)", range=[0, 102]), 340, showlegend=True)  # fmt: skip
+    return Variant([panel], ["images", *(str(task + 1) for task in range(group.tasks))], rows)
+
+
 def line(label: str, looks: dict[str, Look], values: Sequence[Estimate], unit: str) -> Json:
     """One line of a stage panel."""
     look = looks[label]
@@ -80,9 +94,7 @@ def matrices(comparison: Comparison, scenario: str) -> Variant:
         cells = [percent(value.mean, 1) for value in rows]
         square = [cells[i * group.tasks : (i + 1) * group.tasks] for i in range(group.tasks)]
         panels.append(heat(group.label, square, names, names, group.label, "after \\ on"))
-    return Variant(
-        panels, empty="" if panels else f"No run of this comparison was evaluated on {scenario_in_words(scenario)}."
-    )
+    return Variant(panels, empty="" if panels else f"No run here was evaluated on {scenario_in_words(scenario)}.")
 
 
 def confusion(comparison: Comparison, scenario: str) -> Variant:
@@ -95,9 +107,7 @@ def confusion(comparison: Comparison, scenario: str) -> Variant:
         names = [str(task + 1) for task in range(len(counts))]
         cells = [[percent(value / sum(row) if sum(row) else None, 1) for value in row] for row in counts]
         panels.append(heat(group.label, cells, names, names, group.label, "of \\ taken for"))
-    return Variant(
-        panels, empty="" if panels else f"No run of this comparison was evaluated on {scenario_in_words(scenario)}."
-    )
+    return Variant(panels, empty="" if panels else f"No run here was evaluated on {scenario_in_words(scenario)}.")
 
 
 def confusion_counts(group: Group, scenario: str) -> list[list[int]] | None:
