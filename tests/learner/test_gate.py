@@ -2,6 +2,7 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from sklearn.metrics import accuracy_score
 import acr
 from acr.errors import InputError
 from acr.learner.gate_report import ClassChange, sign_test
+from acr.learner.labels import Labels
 
 
 class Scripted(acr.ContinualClassifier):
@@ -21,9 +23,11 @@ class Scripted(acr.ContinualClassifier):
         self.classes, self.answers, self.confidence = classes, answers, confidence
 
     def _needed(self):
-        return type("Known", (), {"labels": acr.learner.labels.Labels(self.classes)})
+        pictures = SimpleNamespace(image_shape=(1, 8, 8))
+        return SimpleNamespace(labels=Labels(self.classes), pictures=pictures)
 
-    def predict_proba(self, images):
+    def predict_proba(self, batch):
+        images = batch.images
         rest = (1 - self.confidence) / max(1, len(self.classes) - 1)
         scores = np.full((len(images), len(self.classes)), rest)
         for row, image in enumerate(images):

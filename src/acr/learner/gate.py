@@ -8,7 +8,7 @@ updates").
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,18 @@ from acr.errors import InputError
 from acr.evaluation.evaluator import BINS
 from acr.learner.classifier import ContinualClassifier
 from acr.learner.gate_report import Check, ClassChange, GateReport, Measures, NewClass, named, percent
+from acr.learner.images import Batch, read_images
+from acr.learner.labelled import read_labelled
 from acr.learner.labels import to_labels
 from acr.learner.opening import open_classifier
+from acr.learner.teaching import with_known_labels
 from acr.metrics import expected_calibration_error
 
 Rows = npt.NDArray[np.int64]
+Limits = Mapping[str, float | None]
+"""By the argument of :func:`gate`; None: not applied."""
+Shift = tuple[Sequence[str] | None, Sequence[int]]
+"""Corruptions (None: the eleven of the paper) and severities."""
 
 
 def gate(
@@ -62,115 +69,171 @@ def gate(
     A limit of None is not applied. Limits are compared with what was measured on these images; the report has the
     counts behind every number. A class that the old classifier knows and the new one does not always fails the gate.
     """
-    limits = {
+    limits: Limits = {
         "max_negative_flips": max_negative_flips,
         "max_drop_per_class": max_drop_per_class,
         "min_accuracy": min_accuracy,
         "min_shifted_accuracy": min_shifted_accuracy,
         "max_calibration_error": max_calibration_error,
     }
+    shift = None if corruptions is None and min_shifted_accuracy is None else (corruptions, severities)
+    before, after = _opened(old), _opened(new)
+    shown = {shape: read_images(images, shape[1], shape[0]) for shape in {_shape(before), _shape(after)}}
+    return compare(before, after, shown[_shape(before)], shown[_shape(after)], to_labels(labels), limits, shift)
+
+
+def gate_on(
+    old: Path, new: Path, data: Path, limits: Limits, shift: Shift | None, *, skip_broken: bool = False
+) -> GateReport:
+    """:func:`gate` for the images of a folder or file (see :func:`acr.learner.labelled.read_labelled`)."""
+    before, after = open_classifier(old), open_classifier(new)
+    read = {
+        (channels, size): read_labelled(data, size, channels, part="test", skip_broken=skip_broken)
+        for channels, size in {_shape(before), _shape(after)}
+    }
+    labels = with_known_labels(after, read[_shape(after)].labels)
+    return compare(before, after, read[_shape(before)].batch, read[_shape(after)].batch, labels, limits, shift)
+
+
+def compare(
+    old: ContinualClassifier,
+    new: ContinualClassifier,
+    old_images: Batch,
+    new_images: Batch,
+    labels: Sequence[Hashable],
+    limits: Limits,
+    shift: Shift | None,
+) -> GateReport:
+    """Hold two classifiers against limits.
+
+    Args:
+        old: the classifier in use.
+        new: the one that is to replace it.
+        old_images: the images in the size that the old classifier takes.
+        new_images: the same images in the size that the new one takes.
+        labels: one per image.
+        limits: by the argument of :func:`gate`.
+        shift: corruptions and severities; None: not measured.
+    """
     for name, limit in limits.items():
         if limit is not None and not 0 <= limit <= 1:
             raise InputError(f"{name} must be between 0 and 1; got {limit}.")
-    shift = None if corruptions is None and min_shifted_accuracy is None else (corruptions, severities)
-    before, after = _opened(old), _opened(new)
-    comparison = _Comparison(before, after, images, to_labels(labels))
-    return comparison.report(limits, shift)
+    if len(new_images) != len(labels):
+        raise InputError(f"There are {len(new_images)} images but {len(labels)} labels; each image needs one label.")
+    return _Comparison(old, new, old_images, new_images, labels).report(limits, shift)
 
 
 def _opened(model: ContinualClassifier | str | Path) -> ContinualClassifier:
     return model if isinstance(model, ContinualClassifier) else open_classifier(Path(model))
 
 
+def _shape(model: ContinualClassifier) -> tuple[int, int]:
+    """Channels and side of the images that a classifier takes."""
+    return model._needed().pictures.image_shape[:2]
+
+
 class _Comparison:
     """What two classifiers answer for the same images."""
 
     def __init__(
-        self, old: ContinualClassifier, new: ContinualClassifier, images: Any, labels: Sequence[Hashable]
+        self,
+        old: ContinualClassifier,
+        new: ContinualClassifier,
+        old_images: Batch,
+        new_images: Batch,
+        labels: Sequence[Hashable],
     ) -> None:
-        self.old, self.new = old, new
-        self.images, self.labels = images, labels
         known_old, known_new = old._needed().labels, new._needed().labels
+        self.values = known_new.values
         self.lost_classes = tuple(label for label in known_old.values if label not in known_new)
         # The images of lost classes are left out: that such classes are lost is reason enough to fail.
-        judged = [row for row, label in enumerate(labels) if label not in set(self.lost_classes)]
-        self.answers = known_new.columns([labels[row] for row in judged])
-        self.rows = np.array(judged, dtype=np.int64)
-        self.common = np.array([labels[row] in known_old for row in judged], dtype=bool)
+        lost = set(self.lost_classes)
+        judged = [row for row, label in enumerate(labels) if label not in lost]
+        self.labels = [labels[row] for row in judged]
+        self.answers = known_new.columns(self.labels)
+        self.common = np.array([label in known_old for label in self.labels], dtype=bool)
         if not self.common.any():
+            both = named([label for label in known_old.values if label in known_new])
             raise InputError(
                 "None of the images is of a class that both classifiers know, so there is nothing to compare. "
-                f"Both know {named([label for label in known_old.values if label in known_new]) or 'no class'}."
+                f"Both know {both or 'no class'}."
             )
-        self.new_scores = new.predict_proba(images)
-        if len(self.new_scores) != len(labels):
-            raise InputError(
-                f"There are {len(self.new_scores)} images but {len(labels)} labels; each image needs one label."
-            )
-        self.new_scores = self.new_scores[self.rows]
-        both = self.rows[self.common]
-        self.old_answers = known_old.columns([labels[row] for row in both])
-        self.old_scores = old.predict_proba(_select(images, both))
+        self.old, self.new = old, new
+        self.new_images = new_images.select(judged)
+        self.old_images = old_images.select([row for row, use in zip(judged, self.common, strict=True) if use])
+        self.new_scores = new.predict_proba(self.new_images)
+        self.old_scores = old.predict_proba(self.old_images)
+        self.old_answers = known_old.columns(self._labels(self.common))
 
-    def report(
-        self, limits: dict[str, float | None], shift: tuple[Sequence[str] | None, Sequence[int]] | None
-    ) -> GateReport:
+    def _labels(self, chosen: npt.NDArray[np.bool_]) -> list[Hashable]:
+        return [label for label, use in zip(self.labels, chosen, strict=True) if use]
+
+    def report(self, limits: Limits, shift: Shift | None) -> GateReport:
         """All measures, held against the limits."""
-        common, new = self.common, ~self.common
-        both, added = self.rows[common], self.rows[new]
-        shifted_old = self._shifted(self.old, both, shift)
-        shifted_new = self._shifted(self.new, both, shift)
-        shifted_added = self._shifted(self.new, added, shift)
-        old = _measures(self.old_scores, self.old_answers, shifted_old)
-        after = _measures(self.new_scores[common], self.answers[common], shifted_new)
-        everything = _measures(
-            self.new_scores, self.answers, _mean((shifted_new, len(both)), (shifted_added, len(added)))
-        )
+        common, added = self.common, ~self.common
+        was, now, now_added = self._shifted(shift)
+        old = _measures(self.old_scores, self.old_answers, was)
+        new = _measures(self.new_scores[common], self.answers[common], now)
+        shifted = _mean((now, int(common.sum())), (now_added, int(added.sum())))
+        new_all = _measures(self.new_scores, self.answers, shifted)
         changes = tuple(sorted(self._changes(), key=lambda change: -change.drop))
-        right = self.new_scores.argmax(1) == self.answers
-        values = self.new._needed().labels.values
-        present = np.bincount(self.answers, minlength=len(values))
-        new_classes = tuple(
-            NewClass(values[column], int(present[column]), int(right[self.answers == column].sum()))
-            for column in np.unique(self.answers[new])
-        )
-        untested = tuple(value for value, count in zip(values, present, strict=True) if not count)
-        flips = sum(change.lost for change in changes) / len(both)
+        present = np.bincount(self.answers, minlength=len(self.values))
         measured = {
-            "max_negative_flips": flips,
-            "min_accuracy": everything.accuracy,
-            "min_shifted_accuracy": everything.shifted_accuracy,
-            "max_calibration_error": everything.calibration_error,
+            "max_negative_flips": sum(change.lost for change in changes) / old.images,
+            "min_accuracy": new_all.accuracy,
+            "min_shifted_accuracy": new_all.shifted_accuracy,
+            "max_calibration_error": new_all.calibration_error,
         }
-        checks = list(_checks(limits, measured, changes))
+        return GateReport(
+            old=old,
+            new=new,
+            new_all=new_all,
+            classes=changes,
+            new_classes=tuple(self._new_classes(added)),
+            lost_classes=self.lost_classes,
+            untested_classes=tuple(value for value, count in zip(self.values, present, strict=True) if not count),
+            checks=(*_checks(limits, measured, changes), *self._lost_check()),
+        )
+
+    def _lost_check(self) -> Iterator[Check]:
         if self.lost_classes:
             note = f"The new classifier does not know {named(self.lost_classes)}, which the old one knows."
-            checks.append(Check("lost_classes", len(self.lost_classes), 0, False, note))
-        return GateReport(old, after, everything, changes, new_classes, self.lost_classes, untested, tuple(checks))
+            yield Check("lost_classes", len(self.lost_classes), 0, False, note)
+
+    def _new_classes(self, added: npt.NDArray[np.bool_]) -> Iterator[NewClass]:
+        """One entry per class that only the new classifier knows and that has images."""
+        right = self.new_scores.argmax(1) == self.answers
+        for column in np.unique(self.answers[added]):
+            own = self.answers == column
+            yield NewClass(self.values[column], int(own.sum()), int(right[own].sum()))
 
     def _changes(self) -> Iterator[ClassChange]:
         """One entry per class that both know and that has images."""
         answers = self.answers[self.common]
         was = self.old_scores.argmax(1) == self.old_answers
         now = self.new_scores[self.common].argmax(1) == answers
-        values = self.new._needed().labels.values
         for column in np.unique(answers):
             own = answers == column
             counts = (own.sum(), was[own].sum(), now[own].sum(), (was & ~now)[own].sum())
-            yield ClassChange(values[column], *map(int, counts))
+            yield ClassChange(self.values[column], *map(int, counts))
 
-    def _shifted(
-        self, model: ContinualClassifier, rows: Rows, shift: tuple[Sequence[str] | None, Sequence[int]] | None
-    ) -> float | None:
-        if shift is None or not len(rows):
-            return None
-        labels = [self.labels[row] for row in rows]
-        return model.evaluate_shift(_select(self.images, rows), labels, *shift)["shifted"]
+    def _shifted(self, shift: Shift | None) -> tuple[float | None, float | None, float | None]:
+        """Accuracies under shift: the old and the new classifier where both know the class, the new one elsewhere."""
+        if shift is None:
+            return None, None, None
+
+        def measure(model: ContinualClassifier, images: Batch, chosen: npt.NDArray[np.bool_]) -> float:
+            return model.evaluate_shift(images, self._labels(chosen), *shift)["shifted"]
+
+        common, added = self.common, ~self.common
+        both = self.new_images.select(np.flatnonzero(common).tolist())
+        elsewhere = None
+        if added.any():
+            elsewhere = measure(self.new, self.new_images.select(np.flatnonzero(added).tolist()), added)
+        return measure(self.old, self.old_images, common), measure(self.new, both, common), elsewhere
 
 
-def _checks(
-    limits: dict[str, float | None], measured: dict[str, float | None], changes: Sequence[ClassChange]
-) -> Iterator[Check]:
+def _checks(limits: Limits, measured: Mapping[str, float | None], changes: Sequence[ClassChange]) -> Iterator[Check]:
     """One check per limit that is applied."""
     for name, limit in limits.items():
         if limit is None:
@@ -217,11 +280,3 @@ def _mean(*parts: tuple[float | None, int]) -> float | None:
     """The mean over all images, from means over parts of them."""
     known = [(value, count) for value, count in parts if value is not None]
     return sum(value * count for value, count in known) / sum(count for _, count in known) if known else None
-
-
-def _select(images: Any, rows: Rows) -> Any:
-    """The images at these positions, of an array, a tensor or a list."""
-    if isinstance(images, np.ndarray) or hasattr(images, "detach"):
-        return images[rows]
-    listed = list(images)  # a column of a table would be indexed by its own names of rows
-    return [listed[row] for row in rows]
