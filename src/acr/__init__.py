@@ -11,6 +11,7 @@ Functions and classes:
     resume_run     finish the run in a folder
     load_run       open a run folder
     load_runs      open all runs below a folder
+    gate           compare a new classifier with the one that it is to replace, and decide whether it may
     Run            a run: its accuracy matrices, its summary, its charts, its files
     ContinualClassifier
                    a classifier for your own images: teach it classes as they arrive, ask it, save it, teach it more
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from acr.data.stream import TaskStream
     from acr.launch import resume_run, run
     from acr.learner import ContinualClassifier
+    from acr.learner.gate import gate
     from acr.runs.run import Run, load_run, load_runs
 
 _NAMES = {
@@ -50,6 +52,7 @@ _NAMES = {
     "ImageSet": "acr.data.images",
     "Run": "acr.runs.run",
     "TaskStream": "acr.data.stream",
+    "gate": "acr.learner.gate",
     "load_run": "acr.runs.run",
     "load_runs": "acr.runs.run",
     "resume_run": "acr.launch",
@@ -58,8 +61,8 @@ _NAMES = {
 _FUNCTIONS |= {"plot": "acr.report.plots:plot_run", "classifier": "acr.learner.from_run:classifier_of"}
 _MODULES = ("losses", "memory", "metrics", "networks", "shift", "testing")
 
-__all__ = ["ContinualClassifier", "ImageSet", "Run", "TaskStream", "__version__", "load_run", "load_runs", "losses",
-           "memory", "metrics", "networks", "resume_run", "run", "shift", "testing"]  # fmt: skip
+__all__ = ["ContinualClassifier", "ImageSet", "Run", "TaskStream", "__version__", "gate", "load_run", "load_runs",
+           "losses", "memory", "metrics", "networks", "resume_run", "run", "shift", "testing"]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

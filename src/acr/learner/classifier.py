@@ -440,13 +440,14 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             {"dataset": STREAM, **options, **given, "quiet": not (watched() if verbose is None else verbose)}
         )
         if before is not None:
-            changed = [name for name in FIXED if getattr(config, name) != getattr(before.config, name)]
-            if changed:
-                name = changed[0]
-                raise InputError(
-                    f"{name} was {getattr(before.config, name)!r} when the classifier began to learn and cannot be "
-                    f"changed to {getattr(config, name)!r}. Make a new classifier for that."
-                )
+            began = {"flip": (before.pictures.flip, self.flip)}
+            began |= {name: (getattr(before.config, name), getattr(config, name)) for name in FIXED}
+            for name, (was, wanted) in began.items():
+                if was != wanted:
+                    raise InputError(
+                        f"{name} was {was!r} when the classifier began to learn and cannot be changed to {wanted!r}. "
+                        "Make a new classifier for that."
+                    )
         return config
 
     def _pictures(self, batch: Batch) -> Pictures:

@@ -47,8 +47,8 @@ def read_images(images: Any, size: int, channels: int | None = None) -> Batch:
 
     Args:
         images: an array or tensor (uint8, or floats in 0..1; N x H x W, N x H x W x C or N x C x H x W), or a list of
-            arrays, tensors, Pillow images and paths. Images that have another size are resized and cropped to the
-            centre square, as those of a folder are.
+            arrays, tensors, Pillow images and paths; or a :class:`Batch`, which has been read before. Images that have
+            another size are resized and cropped to the centre square, as those of a folder are.
         size: side in pixels.
         channels: 1 (grey) or 3 (colour); None: 1 if all images are grey, else 3.
     """
@@ -56,7 +56,9 @@ def read_images(images: Any, size: int, channels: int | None = None) -> Batch:
         raise InputError(f"Give a list of paths, such as [{shown(str(images))}], even for one image.")
     if hasattr(images, "detach"):  # a tensor, which may carry a gradient or be on another device
         images = images.detach().cpu().numpy()
-    if isinstance(images, np.ndarray) and images.dtype.kind not in "OUS":
+    if isinstance(images, Batch):
+        batch = Batch(resize(images.images, size), images.files)
+    elif isinstance(images, np.ndarray) and images.dtype.kind not in "OUS":
         batch = Batch(_from_array(images, size), ("",) * len(images))
     elif hasattr(images, "__len__") and hasattr(images, "__getitem__"):
         batch = _from_list(list(images), size)
@@ -65,6 +67,21 @@ def read_images(images: Any, size: int, channels: int | None = None) -> Batch:
             f"Images must be an array, a tensor, or a list of arrays, pictures or paths; got {shown(images)}."
         )
     return batch if channels is None else Batch(with_channels(batch.images, channels), batch.files)
+
+
+def read_files(
+    paths: Sequence[str | Path], size: int, channels: int | None = None, *, quiet: bool = True
+) -> tuple[Batch, dict[int, str]]:
+    """The images in files, without those that cannot be read: their positions are returned too, with the reasons.
+
+    The other arguments are those of :func:`read_images`; ``quiet``: show no progress.
+    """
+    decoded, broken = decode_paths(paths, size, quiet=quiet)
+    good = [row for row in range(len(paths)) if row not in broken]
+    pixels = decoded[good] if broken else decoded
+    if channels is not None:
+        pixels = with_channels(pixels, channels)
+    return Batch(pixels, tuple(os.path.abspath(paths[row]) for row in good)), broken
 
 
 def with_channels(images: Images, channels: int) -> Images:
@@ -82,7 +99,12 @@ def _from_array(images: np.ndarray[Any, Any], size: int) -> Images:
         raise InputError(
             f"An array of shape {images.shape} looks like a single image. Give one more dimension: images[None]."
         )
-    return resize(to_images(images, "The array of images"), size) if len(images) else _no_images(size)
+    if not len(images):
+        return _no_images(size)
+    pixels = resize(to_images(images, "The array of images"), size)
+    # A channel that was added to grey images has no stride of its own. PyTorch would take another path through its
+    # kernels, and the same images would be answered with other last digits than in a list.
+    return np.ascontiguousarray(pixels).reshape(-1).reshape(pixels.shape)
 
 
 def _from_list(images: list[Any], size: int) -> Batch:

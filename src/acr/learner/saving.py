@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 MODEL = "model.json"
 LOCK = ".lock"
+"""Held while the folder is written."""
+TEACHING = ".teaching"
+"""Lock of a command that loads, changes and saves the classifier: held from the first to the last."""
 SCHEMA = 1
 """Version of the files; a folder of a later version is refused."""
 TENSORS = re.compile(r"tensors-[0-9a-f]{32}\.safetensors", re.ASCII)
@@ -270,10 +273,10 @@ def _read_tensors(folder: Path, model: ModelFile) -> dict[str, Tensor]:
 
 def _check_replaceable(classifier: ContinualClassifier, folder: Path, now: str, overwrite: bool) -> None:
     """Refuse to replace what this classifier does not come from."""
-    if overwrite or not now:
-        if not now and folder.is_dir() and not overwrite and any(p.name != LOCK for p in folder.iterdir()):
-            raise InputError(f"{folder} is not empty and holds no classifier; choose a folder of its own for it.")
+    if overwrite:
         return
+    if not now:
+        return check_vacant(folder)
     known: Saved | None = getattr(classifier, "_saved", None)
     if known is None or known.folder != folder.absolute():
         raise InputError(f"{folder} holds another classifier already. Choose another folder, or use overwrite=True.")
@@ -282,6 +285,12 @@ def _check_replaceable(classifier: ContinualClassifier, folder: Path, now: str, 
             f"The classifier in {folder} was changed by another program since it was loaded or saved here. Load it "
             "again and repeat what you did, or replace it with overwrite=True."
         )
+
+
+def check_vacant(folder: Path) -> None:
+    """Refuse a folder for a new classifier that holds something else."""
+    if folder.is_dir() and any(path.name not in (LOCK, TEACHING) for path in folder.iterdir()):
+        raise InputError(f"{folder} is not empty and holds no classifier; choose a folder of its own for it.")
 
 
 def _digest_of(folder: Path) -> str:

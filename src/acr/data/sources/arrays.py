@@ -11,7 +11,7 @@ Pickled objects are refused.
 from __future__ import annotations
 
 import math
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 import numpy as np
@@ -43,42 +43,67 @@ MEAN, STD = "channel_mean", "channel_std"
 def load(request: Request) -> DataSet:
     """The arrays of ``npz:PATH``."""
     assert request.path is not None
-    if not request.path.exists():
-        raise InputError(f"There is no file {request.path}.")
-    tree = open_tree(request.path)
+    tree = _opened(request.path)
     try:
-        present = {PurePosixPath(name).stem.lower() for name in tree.names if name.endswith(".npy")}
-        for names in NAMES:
-            if present.issuperset(names):
-                return load_named(CATALOG["npz:PATH"], request, tree, names)
+        return load_named(CATALOG["npz:PATH"], request, tree, _known_names(tree))
     finally:
         tree.close()
+
+
+def read(path: Path) -> Arrays:
+    """The arrays of a file or folder as they are: nothing is cached, resized or held out."""
+    tree = _opened(path)
+    try:
+        return read_named(tree, _known_names(tree))
+    finally:
+        tree.close()
+
+
+def _opened(path: Path) -> Tree:
+    if not path.exists():
+        raise InputError(f"There is no file {path}.")
+    return open_tree(path)
+
+
+def _known_names(tree: Tree) -> tuple[str, ...]:
+    """The names of the arrays that are used."""
+    present = _paths(tree)
+    for names in NAMES:
+        if set(names) <= set(present):
+            return names
     forms = "; ".join(", ".join(names) for names in NAMES)
-    raise InputError(f"{request.path} has the arrays {', '.join(sorted(present)) or 'none'}; it needs one of: {forms}.")
+    raise InputError(f"{tree.root} has the arrays {', '.join(sorted(present)) or 'none'}; it needs one of: {forms}.")
+
+
+def _paths(tree: Tree) -> dict[str, str]:
+    """The files of arrays, by the name of the array."""
+    return {PurePosixPath(name).stem.lower(): name for name in tree.names if name.endswith(".npy")}
 
 
 def load_named(spec: DataSpec, request: Request, tree: Tree, names: tuple[str, ...]) -> DataSet:
     """The data set of the arrays with these names: images and labels for training and, if there are four, for test."""
-    paths = {PurePosixPath(name).stem.lower(): name for name in tree.names if name.endswith(".npy")}
+    paths = _paths(tree)
+    used = [paths[name] for name in (*names, CLASS_NAMES, CLASS_LABELS, MEAN, STD) if name in paths]
+    return from_arrays(spec, request, tree.root, tree.identity(used), lambda: read_named(tree, names))
+
+
+def read_named(tree: Tree, names: tuple[str, ...]) -> Arrays:
+    """The arrays with these names: images and labels for training and, if there are four, for test."""
+    paths = _paths(tree)
     if lacking := [name for name in names if name not in paths]:
         raise InputError(f"{tree.root} has no arrays {', '.join(lacking)}.")
-
-    def read() -> Arrays:
-        class_names = _class_names(tree, paths)
-        columns = [label_column(read_array(tree, paths[name]), f"{tree.root}: {name}") for name in names[1::2]]
-        numbers = number_labels(columns, class_names)
-        sets = []
-        for name, labels in zip(names[::2], numbers, strict=True):
-            where = f"{tree.root}: {name}"
-            images = to_images(read_array(tree, paths[name]), where)
-            if len(images) != len(labels):
-                raise InputError(f"{where} has {len(images)} images, but there are {len(labels)} labels.")
-            sets.append(ImageSet(images, labels, class_names))
-        constants = _constants(tree, paths, sets[0].image_shape[0])
-        return Arrays(f"arrays {', '.join(names)}", sets[0], sets[1] if len(sets) > 1 else None, constants)
-
-    used = [paths[name] for name in (*names, CLASS_NAMES, CLASS_LABELS, MEAN, STD) if name in paths]
-    return from_arrays(spec, request, tree.root, tree.identity(used), read)
+    class_names = _class_names(tree, paths)
+    columns = [label_column(read_array(tree, paths[name]), f"{tree.root}: {name}") for name in names[1::2]]
+    numbers = number_labels(columns, class_names)
+    sets = []
+    for name, labels in zip(names[::2], numbers, strict=True):
+        where = f"{tree.root}: {name}"
+        images = to_images(read_array(tree, paths[name]), where)
+        if len(images) != len(labels):
+            raise InputError(f"{where} has {len(images)} images, but there are {len(labels)} labels.")
+        sets.append(ImageSet(images, labels, class_names))
+    constants = _constants(tree, paths, sets[0].image_shape[0])
+    return Arrays(f"arrays {', '.join(names)}", sets[0], sets[1] if len(sets) > 1 else None, constants)
 
 
 def read_array(tree: Tree, name: str) -> np.ndarray[Any, Any]:
