@@ -1,5 +1,7 @@
 """A finished run is a classifier: it answers as it was evaluated, and can be taught more."""
 
+import shutil
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -61,16 +63,18 @@ def test_a_folder_of_images_gives_its_class_names(tmp_path):
     for name in ("cat", "dog", "eel", "fox"):
         (tmp_path / "photos" / name).mkdir(parents=True)
         for number in range(6):
-            Image.fromarray(rng.integers(0, 256, (20, 16, 3), dtype=np.uint8)).save(tmp_path / f"photos/{name}/{number}.png")
-    run = acr.run("er", f"folder:{tmp_path / 'photos'}", tmp_path / "runs", image_size=16, **{**SMALL, "buffer_size": 8})
+            Image.fromarray(rng.integers(0, 256, (20, 16, 3), dtype=np.uint8)).save(
+                tmp_path / f"photos/{name}/{number}.png"
+            )
+    run = acr.run(
+        "er", f"folder:{tmp_path / 'photos'}", tmp_path / "runs", image_size=16, **{**SMALL, "buffer_size": 8}
+    )
     model = run.classifier()
     assert model.classes_.tolist() == ["cat", "dog", "eel", "fox"]
     assert model.predict([tmp_path / "photos/cat/0.png"])[0] in model.classes_
 
 
 def test_an_unfinished_run_and_one_without_a_checkpoint(runs, tmp_path):
-    import shutil
-
     copy = tmp_path / "copy"
     shutil.copytree(runs("er").folder, copy)
     shutil.rmtree(copy / "checkpoint")

@@ -53,6 +53,7 @@ def test_new_labels_are_sorted_where_they_can_be():
     "labels",
     [["a", "b"], np.array(["a", "b"]), np.array(["a", "b"], dtype=object), ("a", "b"), np.array([["a"], ["b"]])],
 )
+@pytest.mark.filterwarnings("ignore:A column-vector")
 def test_text_in_any_container(labels):
     found = to_labels(labels)
     assert found == ["a", "b"]

@@ -255,16 +255,24 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     def predict(self, images: Any) -> npt.NDArray[Any]:
         """The most probable label of each image."""
-        return self.classes_[self.decision_function(images).argmax(1)]
+        return self.classes_[self._score_table(images).argmax(1)]
 
     def predict_proba(self, images: Any) -> npt.NDArray[np.float64]:
         """The probability of every class, N x K, in the order of ``classes_``."""
-        scores = self.decision_function(images)
+        scores = self._score_table(images)
         powers = np.exp(scores - scores.max(1, keepdims=True))
         return powers / powers.sum(1, keepdims=True)
 
     def decision_function(self, images: Any) -> npt.NDArray[np.float64]:
-        """The score of every class, N x K, in the order of ``classes_``; their softmax are the probabilities."""
+        """The score of every class, N x K, in the order of ``classes_``; their softmax are the probabilities.
+
+        As in scikit-learn, two classes have one score per image: that of the second less that of the first.
+        """
+        scores = self._score_table(images)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def _score_table(self, images: Any) -> npt.NDArray[np.float64]:
+        """The score of every class, N x K, however many there are."""
         known = self._needed()
         batch = self._read(known, images)
         with self._settings(known, known.config):
@@ -319,7 +327,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         return {"clean": clean, "shifted": float(np.mean(list(found.values()))), **found}
 
     def _columns(self, images: Any, count: int) -> npt.NDArray[np.int64]:
-        scores = self.decision_function(images)
+        scores = self._score_table(images)
         if len(scores) != count:
             raise InputError(f"There are {len(scores)} images but {count} labels; each image needs one label.")
         return scores.argmax(1)
@@ -497,6 +505,21 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
                 f"This {type(self).__name__} has not learned anything yet: call partial_fit(images, labels) first."
             )
         return known
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies, and for processes that work together; :meth:`save` is for keeping."""
+        from acr.learner.packing import packed
+
+        state = {name: value for name, value in super().__getstate__().items() if name != "_knowledge"}
+        return state if self._known() is None else {**state, "_packed": packed(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        from acr.learner.packing import unpacked
+
+        content = state.pop("_packed", None)
+        super().__setstate__(state)
+        if content is not None:
+            self._knowledge = unpacked(*content, device=self.device, network=self.network)
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._known() is not None

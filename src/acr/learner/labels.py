@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.exceptions import DataConversionWarning
 
 from acr.errors import InputError, shown
 
@@ -60,11 +63,20 @@ def to_labels(labels: Any) -> list[Hashable]:
 
     Numbers and text of numpy become Python's, so that equal labels are equal whatever they were stored in.
     """
+    if labels is None:
+        raise InputError("There are no labels: the classifier requires y to be passed, but the target y is None.")
+    if hasattr(labels, "__array__") and not hasattr(labels, "detach"):
+        labels = np.asarray(labels)
     if isinstance(labels, (str, bytes)) or not hasattr(labels, "__len__"):
         raise InputError(f"Labels must be a list or an array with one label per image; got {shown(labels)}.")
     if hasattr(labels, "detach"):
         labels = labels.detach().cpu().numpy()
     if isinstance(labels, np.ndarray) and labels.ndim == 2 and labels.shape[1] == 1:
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected: its rows are taken as labels.",
+            DataConversionWarning,
+            3,
+        )
         labels = labels[:, 0]
     if isinstance(labels, np.ndarray) and labels.ndim != 1:
         raise InputError(f"Labels must be one per image; got an array of shape {labels.shape}.")
@@ -77,7 +89,7 @@ def to_labels(labels: Any) -> list[Hashable]:
             raise InputError(
                 f"Label {place} is {shown(value)}, which cannot be a label: use text, numbers or tuples of them."
             ) from None
-        if value is None or value != value:
+        if value is None or (isinstance(value, float) and not math.isfinite(value)):
             raise InputError(f"Label {place} is {shown(value)}: an image without a label cannot be learned from.")
         found.append(value)
     return found

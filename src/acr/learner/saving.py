@@ -16,25 +16,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from acr._version import __version__
 from acr.config import RESNET18
 from acr.errors import AcrError, InputError, shown
-from acr.learner.knowledge import Knowledge, Visit, method_of
-from acr.learner.labels import Labels, from_json, to_json
+from acr.learner.packing import DIGEST, KIND, SCHEMA, ModelFile, packed, unpacked
 from acr.runs import limits
 from acr.runs.reading import parse_json
-from acr.runs.resolve import make_config
 from acr.storage import files
 from acr.storage.locks import exclusive
-from acr.training.building import Pictures
-from acr.training.checkpoint import flatten, restore
 from acr.training.devices import find_device
 
 if TYPE_CHECKING:
@@ -45,47 +39,7 @@ LOCK = ".lock"
 """Held while the folder is written."""
 TEACHING = ".teaching"
 """Lock of a command that loads, changes and saves the classifier: held from the first to the last."""
-SCHEMA = 1
-"""Version of the files; a folder of a later version is refused."""
 TENSORS = re.compile(r"tensors-[0-9a-f]{32}\.safetensors", re.ASCII)
-SEEN = "seen"
-"""Name of the tensor with the checksums of all images that were given."""
-NOT_SAVED = ("quiet", "out", "data_root", "data_cache", "threads", "weights", "weights_digest", "dataset")
-"""Fields of the config that say where and how it is run; they are chosen anew when it is loaded."""
-DIGEST = 16
-"""Bytes of the checksum of an image."""
-
-
-class ModelFile(BaseModel):
-    """The content of ``model.json``."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-    schema_: int = Field(alias="schema")
-    kind: str
-    version: str
-    """Version of this package that wrote it."""
-    revision: int
-    """Revision of the method that taught it."""
-    parameters: dict[str, Any]
-    """Of the classifier, as given; a function is given by its name."""
-    config: dict[str, Any]
-    labels: list[Any]
-    tasks: list[list[int]]
-    image_shape: tuple[int, int, int]
-    mean: list[float]
-    std: list[float]
-    flip: bool
-    threads: int
-    history: list[dict[str, Any]]
-    origins: dict[str, list[str]]
-    tensors: str
-    """Name of the file of tensors; it holds the file's checksum."""
-    state: Any
-    """The tree of the method's state (see :func:`acr.training.checkpoint.flatten`)."""
-
-
-KIND = "acr-classifier"
 
 
 @dataclass(frozen=True)
@@ -116,49 +70,10 @@ def save(classifier: ContinualClassifier, folder: Path, *, overwrite: bool = Fal
     return Saved(folder.absolute(), hashlib.blake2b(text, digest_size=DIGEST).hexdigest())
 
 
-def packed(classifier: ContinualClassifier) -> tuple[dict[str, Any], bytes]:
-    """The content of ``model.json`` and of the file of tensors."""
-    from safetensors.torch import save as to_bytes
-
-    known = classifier._needed()
-    tensors: dict[str, Tensor] = {}
-    state = flatten(known.method.state_dict(), tensors, "state")
-    seen = np.frombuffer(bytes.fromhex("".join(sorted(known.seen))), np.uint8).reshape(-1, DIGEST)
-    tensors[SEEN] = torch.from_numpy(seen.copy())
-    data = to_bytes(tensors)
-    config = {name: value for name, value in known.config.flat().items() if name not in NOT_SAVED}
-    pictures = known.pictures
-    content = {
-        "schema": SCHEMA,
-        "kind": KIND,
-        "version": __version__,
-        "revision": known.config.options.revision,
-        "parameters": {
-            **{name: _plain(value) for name, value in classifier.get_params(deep=False).items()},
-            "network": known.config.network,
-        },
-        "config": config,
-        "labels": [to_json(label) for label in known.labels.values],
-        "tasks": [list(task) for task in known.tasks],
-        "image_shape": list(pictures.image_shape),
-        "mean": list(pictures.mean),
-        "std": list(pictures.std),
-        "flip": pictures.flip,
-        "threads": known.threads,
-        "history": [visit.as_dict() for visit in known.history],
-        "origins": {digest: list(names) for digest, names in known.origins.items()},
-        "tensors": f"tensors-{hashlib.blake2b(data, digest_size=DIGEST).hexdigest()}.safetensors",
-        "state": state,
-    }
-    return content, data
-
-
 def load(
     folder: Path, *, device: str = "auto", network: str | Callable[..., nn.Module] | None = None
 ) -> ContinualClassifier:
     """Read a classifier; arguments as for :meth:`acr.ContinualClassifier.load`."""
-    from acr.learner.classifier import ContinualClassifier
-
     find_device(device)  # what is wrong with the device is not said to be wrong with the folder
     text, model = _read_model(folder)
     made_by = model.config.get("network", RESNET18)
@@ -169,15 +84,14 @@ def load(
         )
     data = _read_tensors(folder, model)
     try:
-        return _unpacked(ContinualClassifier, folder, text, model, data, device, network)
+        return _restored(folder, text, model, data, device, network)
     except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         # All the ways in which the state of another version, or a forged one, can fail to load.
         first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         raise InputError(f"The classifier in {folder} cannot be restored: {first}") from error
 
 
-def _unpacked(
-    cls: type[ContinualClassifier],
+def _restored(
     folder: Path,
     text: bytes,
     model: ModelFile,
@@ -186,30 +100,15 @@ def _unpacked(
     network: str | Callable[..., nn.Module] | None,
 ) -> ContinualClassifier:
     """The classifier that the files describe."""
-    parameters = {**model.parameters, "device": device}
-    config = {**model.config, "device": device, "dataset": "folder:visits", "quiet": True}
-    if network is not None:
-        parameters["network"] = config["network"] = network
-    classifier = cls(**parameters)
-    complete = make_config(config)
-    labels = Labels(from_json(label) for label in model.labels)
-    pictures = Pictures(model.image_shape, tuple(model.mean), tuple(model.std), model.flip)
-    seen = tensors.pop(SEEN).numpy()
-    classifier._knowledge = Knowledge(
-        config=complete,
-        labels=labels,
-        tasks=tuple(tuple(task) for task in model.tasks),
-        pictures=pictures,
-        method=method_of(complete, pictures, len(labels), restore(model.state, tensors)),
-        threads=model.threads,
-        history=tuple(Visit(**visit) for visit in model.history),
-        origins={digest: tuple(names) for digest, names in model.origins.items()},
-        seen=frozenset(row.tobytes().hex() for row in seen),
-    )
+    from acr.learner.classifier import ContinualClassifier
+
+    own = {} if network is None else {"network": network}
+    classifier = ContinualClassifier(**{**model.parameters, "device": device, **own})
+    classifier._knowledge = known = unpacked(model, tensors, device=device, network=network)
     classifier._saved = Saved(folder.absolute(), hashlib.blake2b(text, digest_size=DIGEST).hexdigest())
-    if complete.options.revision != model.revision:
+    if known.config.options.revision != model.revision:
         warnings.warn(
-            f"The classifier in {folder} was taught by version {model.version}, in which {complete.method} worked "
+            f"The classifier in {folder} was taught by version {model.version}, in which {known.config.method} worked "
             "differently. It answers as before; what it learns from now on, it learns as in this version.",
             stacklevel=4,
         )
@@ -326,14 +225,3 @@ def _locked(folder: Path) -> Iterator[bool]:
     files.refuse_link(folder)
     with exclusive(folder / LOCK) as alone:
         yield alone
-
-
-def _plain(value: Any) -> Any:
-    """A parameter as JSON can hold it."""
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else None if callable(value) else value
