@@ -96,7 +96,6 @@ def export(
         raise InputError(f"{file} exists already. Choose another name, or replace it with --overwrite.")
     written = classifier.export(file, overwrite=overwrite)
     channels, size, _ = classifier._needed().pictures.image_shape
-    say(
-        f"{written}: {len(classifier.classes_)} classes, {written.stat().st_size / 2**20:.1f} MiB, compared with {model}."
-    )
+    size_in_words = f"{written.stat().st_size / 2**20:.1f} MiB"
+    say(f"{written}: {len(classifier.classes_)} classes, {size_in_words}, compared with {model}.")
     say(f"It takes uint8 images, N x {channels} x {size} x {size}, and returns probabilities.")
