@@ -139,6 +139,11 @@ def drop(model: Path, indices: list[int], labels: list[str], files: list[Path], 
 
 def agreed(question: str) -> bool:
     """Whether the person at the terminal says yes; without a terminal nobody can be asked, which is an error."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not at_a_terminal():
         raise InputError(f"{question} Nobody can be asked here; add --yes.")
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+
+def at_a_terminal() -> bool:
+    """Whether a person sees the question and can answer."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
