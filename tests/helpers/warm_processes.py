@@ -14,15 +14,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 FORKSERVER = multiprocessing.get_context("forkserver")
-FORKSERVER.set_forkserver_preload(["acr.commands.run", "acr.commands.sweep", "torch._dynamo"])
+FORKSERVER.set_forkserver_preload(["acr.commands.run", "acr.commands.sweep", "acr.commands.learn", "torch._dynamo"])
 
 
 class WarmProcess:
-    """``acr`` with these words, in a process of its own; what it prints is stored in ``log``."""
+    """``acr`` with these words, in a process of its own; what it prints is stored in ``log``.
 
-    def __init__(self, words: Sequence[str], log: Path) -> None:
+    ``talkative``: it prints a line of progress at every step, not every ten seconds.
+    """
+
+    def __init__(self, words: Sequence[str], log: Path, *, talkative: bool = False) -> None:
         self.log = log
-        self.process = FORKSERVER.Process(target=carry_out, args=(list(words), str(log), dict(os.environ)))
+        arguments = (list(words), str(log), dict(os.environ), talkative)
+        self.process = FORKSERVER.Process(target=carry_out, args=arguments)
         self.process.start()
 
     @property
@@ -52,10 +56,12 @@ class WarmProcess:
         return self.log.read_text() if self.log.exists() else ""
 
 
-def carry_out(words: list[str], log: str, environment: dict[str, str]) -> None:
+def carry_out(words: list[str], log: str, environment: dict[str, str], talkative: bool = False) -> None:
     """What such a process does."""
     from acr.cli import main
+    from acr.training import progress
 
+    progress.PLAIN_LINE_SECONDS = 0.0 if talkative else progress.PLAIN_LINE_SECONDS
     os.environ.clear()
     os.environ.update(environment)
     with open(log, "wb") as file:

@@ -19,6 +19,11 @@ def whole(kind: Any, tokens: Sequence[Any]) -> int:
         raise ValueError(f"expected {error}") from None
 
 
+def whole_numbers(kind: Any, tokens: Sequence[Any]) -> list[int]:
+    """The values of a flag that takes several whole numbers."""
+    return [whole(int, [token]) for token in tokens]
+
+
 Dataset = Annotated[str, Parameter(help="Name of the data set; `acr data list` lists all of them.")]
 DataRoot = Annotated[
     Path | None, Parameter(help="Folder that holds data sets; searched before ACR_DATA and the cache.")
@@ -35,3 +40,5 @@ Address = Annotated[str | None, Parameter(help="Address of a Ray cluster, for --
 DryRun = Annotated[
     bool, Parameter(help="Run nothing; only estimate the number of runs, time and disk space.", negative=())
 ]
+Model = Annotated[Path, Parameter(help="Folder of a classifier that acr learn has made, or of a finished run.")]
+SkipBroken = Annotated[bool, Parameter(help="Leave out files that cannot be read.", negative=(), show_default=False)]

@@ -34,15 +34,18 @@ def draw(
     images per row: by default 12, or, for tasks, the number of classes of the largest task if that is more. Images are
     enlarged to ``tile`` pixels without smoothing, so that the original pixels remain visible.
     """
-    images = _part(dataset, split, columns)
+    images, title = _part(dataset, split, columns), f"{dataset.name}, {split}"
     if tasks is None:
-        columns = columns or 12
-        rows = [(images.class_names[label], [label]) for label in images.classes]
-    else:
-        columns = columns or max(12, *(len(task) for task in tasks))
-        rows = [(f"task {i}", list(task)) for i, task in enumerate(tasks, start=1)]
-    pictures = [images.images[_pick(images, labels, columns, seed)] for _, labels in rows]
-    return _paint([name for name, _ in rows], pictures, columns, f"{dataset.name}, {split}", tile)
+        return draw_classes(images, title, columns=columns or 12, seed=seed, tile=tile)
+    columns = columns or max(12, *(len(task) for task in tasks))
+    pictures = [images.images[_pick(images, task, columns, seed)] for task in tasks]
+    return _paint([f"task {i + 1}" for i in range(len(tasks))], pictures, columns, title, tile)
+
+
+def draw_classes(images: ImageSet, title: str, *, columns: int = 12, seed: int = 0, tile: int = 48) -> Image.Image:
+    """One row of images per class, labelled with its name: all of them, or a random choice if there are more."""
+    pictures = [images.images[_pick(images, [label], columns, seed)] for label in images.classes]
+    return _paint([images.class_names[label] for label in images.classes], pictures, columns, title, tile)
 
 
 def draw_views(

@@ -11,6 +11,7 @@ from typing import Any
 from scipy import stats
 
 from acr.errors import printable, shown
+from acr.learner.labels import to_plain
 
 CONFIDENCE = 0.95
 """Of the upper bound on the rate of negative flips."""
@@ -59,7 +60,7 @@ class ClassChange:
     def as_dict(self) -> dict[str, Any]:
         """Counts and what follows from them, by name."""
         return {
-            "label": plain(self.label),
+            "label": to_plain(self.label),
             "images": self.images,
             "old_correct": self.old_correct,
             "new_correct": self.new_correct,
@@ -164,9 +165,9 @@ class GateReport:
             "gained": self.gained,
             "p_value": self.p_value,
             "classes": [change.as_dict() for change in self.classes],
-            "new_classes": [{**vars(new), "label": plain(new.label)} for new in self.new_classes],
-            "lost_classes": [plain(label) for label in self.lost_classes],
-            "untested_classes": [plain(label) for label in self.untested_classes],
+            "new_classes": [{**vars(new), "label": to_plain(new.label)} for new in self.new_classes],
+            "lost_classes": [to_plain(label) for label in self.lost_classes],
+            "untested_classes": [to_plain(label) for label in self.untested_classes],
         }
 
     def to_json(self) -> str:
@@ -271,11 +272,6 @@ def named(labels: Sequence[Hashable], most: int = 5) -> str:
     """Some of the labels, and how many more there are."""
     listed = ", ".join(shown(label) for label in labels[:most])
     return f"{listed} and {len(labels) - most} more" if len(labels) > most else listed
-
-
-def plain(label: Hashable) -> Any:
-    """A label as JSON has it: text, numbers and truth values as they are, the rest as text."""
-    return label if isinstance(label, (str, int, float)) else str(label)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

@@ -126,6 +126,11 @@ def to_json(label: Hashable) -> Any:
     )
 
 
+def to_plain(label: Hashable) -> Any:
+    """A label for people and programs that read JSON: text, numbers and truth values as they are, the rest as text."""
+    return label if isinstance(label, PLAIN) else str(label)
+
+
 def from_json(content: Any, depth: int = 0) -> Hashable:
     """The inverse of :func:`to_json`; a ``ValueError`` for anything else."""
     if not isinstance(content, dict) or len(content) != 1 or depth > MOST_NESTED:

@@ -62,6 +62,10 @@ def teach(
             _check_new(folder)
             classifier = ContinualClassifier(**parameters)
         else:
+            if "weights" in parameters:
+                raise InputError(
+                    f"{folder} has learned already, so it cannot start from other weights. Make a new one."
+                )
             classifier = ContinualClassifier.load(folder, device=parameters.get("device", "auto"))
             classifier.set_params(**parameters)
         known = classifier._known()
