@@ -11,7 +11,6 @@ It follows the conventions of scikit-learn's classifiers, with images in place o
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,37 +18,22 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
-from torch import Tensor, nn
+from torch import nn
 
 from acr.config import RESNET18, Precision, RunConfig
-from acr.data.images import ImageSet
-from acr.errors import AcrError, InputError, is_out_of_memory
-from acr.learner.growth import load_grown
+from acr.errors import InputError
 from acr.learner.images import Batch, read_images
-from acr.learner.knowledge import Knowledge, Visit
-from acr.learner.labels import Labels, check_can_be_saved, to_labels
-from acr.learner.memory import MemoryView, origins_of
-from acr.learner.visit import EarlyStop, Learned, hold_out, learn
-from acr.methods.method import Method, method_class
-from acr.runs.resolve import make_config
+from acr.learner.knowledge import Knowledge
+from acr.learner.labels import Labels, to_labels
+from acr.learner.learning import taught
+from acr.learner.memory import MemoryView
+from acr.learner.scores import in_parts, scores
 from acr.shift.corruptions import corrupt
 from acr.shift.suite import ShiftSpec
-from acr.storage.location import cache_folder
-from acr.storage.progress import watched
-from acr.training.building import Pictures, build_method
-from acr.training.devices import check_precision, find_device
-from acr.training.threads import choose_threads, trial_step
+from acr.training.devices import find_device
 from acr.training.torch_settings import torch_settings
-
-IMAGES_AT_ONCE = 500
-"""Images per forward pass when it predicts."""
-FIXED = ("method", "network", "width", "stem", "image_size", "seed")
-"""Parameters that cannot be changed once something has been learned."""
-STREAM = "folder:visits"
-"""What its config calls the data: images of a user's own, which come in visits."""
 
 
 class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
@@ -137,8 +121,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     def fit(self, images: Any, labels: Any) -> ContinualClassifier:
         """Forget everything, then learn these images as the first visit; arguments as for :meth:`partial_fit`."""
-        knowledge = self._taught(None, images, labels)
-        self._knowledge = knowledge
+        self._knowledge = taught(self, None, images, labels)
         return self
 
     def partial_fit(self, images: Any, labels: Any, classes: Iterable[Hashable] | None = None) -> ContinualClassifier:
@@ -153,103 +136,8 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         if classes is not None:
             allowed = Labels(to_labels(list(classes)))
             allowed.columns(to_labels(labels))
-        self._knowledge = self._taught(self._known(), images, labels)
+        self._knowledge = taught(self, self._known(), images, labels)
         return self
-
-    def _taught(self, before: Knowledge | None, images: Any, labels: Any) -> Knowledge:
-        """What it knows after one more visit; nothing of ``before`` is changed."""
-        given = to_labels(labels)
-        batch = read_images(images, self.image_size, None if before is None else before.pictures.image_shape[0])
-        if len(batch) != len(given):
-            raise InputError(f"There are {len(batch)} images but {len(given)} labels; each image needs one label.")
-        if not given:
-            raise InputError("There is no image to learn from.")
-        known = Labels() if before is None else before.labels
-        all_labels = known.with_new(given)
-        config = self._config(before)
-        self._check(config, before, all_labels)
-        columns = all_labels.columns(given)
-        pictures = self._pictures(batch) if before is None else before.pictures
-        with self._settings(before, config):
-            method = build_method(config, method_class(config.method), pictures, len(all_labels))
-            if before is not None:
-                load_grown(method, before.method.state_dict(), len(before.labels))
-            threads = self._choose_threads(before, method, config)
-            torch.set_num_threads(threads)
-            learned, used = self._learn(method, before, batch, columns, config)
-        visit = Visit.of(given, known, learned, used)
-        return Knowledge(
-            config=config,
-            labels=all_labels,
-            tasks=(*(before.tasks if before else ()), tuple(sorted(set(columns[used].tolist())))),
-            pictures=pictures,
-            method=method,
-            threads=threads,
-            history=(*(before.history if before else ()), visit),
-            origins=origins_of(
-                _stored(method), before.origins if before else {}, zip(batch.digests(), batch.files, strict=True)
-            ),
-            seen=frozenset(batch.digests()) | (before.seen if before else frozenset()),
-        )
-
-    def _learn(
-        self, method: Method, before: Knowledge | None, batch: Batch, columns: npt.NDArray[np.int64], config: RunConfig
-    ) -> tuple[Learned, npt.NDArray[np.int64]]:
-        """Train the method on a visit; returns what came of it and the positions of the images it learned from."""
-        earlier = before.tasks if before else ()
-        used, stop = np.arange(len(columns)), None
-        if self.validation_fraction > 0:
-            used, held = hold_out(columns, self.validation_fraction, config.seed, len(earlier))
-            images, answers = batch.images[held], columns[held]
-            if len(held):
-                stop = EarlyStop(lambda m: float((_scores(m, images).argmax(1) == answers).mean()), self.patience)
-        try:
-            learned = learn(method, ImageSet(batch.images[used], columns[used]), earlier, config, stop)
-        except (MemoryError, RuntimeError) as error:
-            if not is_out_of_memory(error):
-                raise
-            raise AcrError(
-                "Out of memory. The classifier is as it was before this call. Try a smaller width, batch_size, "
-                "replay_size or image_size, or end other programs."
-            ) from error
-        return learned, used
-
-    def _check(self, config: RunConfig, before: Knowledge | None, labels: Labels) -> None:
-        """Refuse before training what cannot work."""
-        cls = method_class(config.method)
-        if cls.sees_all_tasks:
-            raise InputError(
-                f"method={config.method!r} needs all classes at once, so it cannot learn visit by visit. "
-                "Use another method, such as 'acr' or 'er'."
-            )
-        if config.weights is not None and config.method == "gdumb":
-            raise InputError(
-                "method='gdumb' fits a new network after every visit, so it cannot start from weights that may be gone "
-                "by then. Use another method, or leave out weights."
-            )
-        if cls.uses_memory and config.buffer_size < len(labels):
-            raise InputError(
-                f"The memory has {config.buffer_size} places, but there would be {len(labels)} classes, and each needs "
-                f"at least one: set buffer_size to {len(labels)} or more, better 20 per class ({20 * len(labels)})."
-            )
-        if before is not None and config.buffer_size < (stored := len(_stored(before.method))):
-            raise InputError(
-                f"The memory holds {stored} images already, more than a buffer_size of {config.buffer_size} allows. "
-                "Delete some first (drop_from_memory), or keep the larger size."
-            )
-        if self.validation_fraction and cls.uses_last_epochs:
-            raise InputError(
-                f"method={config.method!r} needs the last epochs of a visit, so it cannot be stopped early: set "
-                "validation_fraction to 0."
-            )
-        if config.precision not in cls.precisions:
-            raise InputError(
-                f"precision={config.precision!r}: {config.method} runs only with {' or '.join(cls.precisions)}."
-            )
-        check_precision(config.precision, find_device(config.device))
-        problem = check_can_be_saved(labels.values)
-        if problem:
-            warnings.warn(f"{problem} Learning goes on, but save() will refuse this classifier.", stacklevel=5)
 
     # --- answering -------------------------------------------------------------------------------------------------
 
@@ -276,7 +164,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         known = self._needed()
         batch = self._read(known, images)
         with self._settings(known, known.config):
-            return _scores(known.method, batch.images)
+            return scores(known.method, batch.images)
 
     def transform(self, images: Any) -> npt.NDArray[np.float32]:
         """The embedding of every image, N x features: what the encoder makes of it."""
@@ -284,7 +172,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         batch = self._read(known, images)
         with self._settings(known, known.config):
             known.method.network.eval()
-            return _in_parts(known.method, known.method.embed, batch.images).numpy()
+            return in_parts(known.method, known.method.embed, batch.images).numpy()
 
     def score(self, images: Any, labels: Any, sample_weight: Any = None) -> float:
         """Accuracy: the share of the images whose label is predicted. A label that was never learned is an error."""
@@ -322,7 +210,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         found = {}
         with self._settings(known, known.config):
             for name, shown_images in {"clean": batch.images, **pixels}.items():
-                found[name] = float((_scores(known.method, shown_images).argmax(1) == answers).mean())
+                found[name] = float((scores(known.method, shown_images).argmax(1) == answers).mean())
         clean = found.pop("clean")
         return {"clean": clean, "shifted": float(np.mean(list(found.values()))), **found}
 
@@ -431,61 +319,12 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
-    def _config(self, before: Knowledge | None) -> RunConfig:
-        """The parameters as a complete config of a run; each wrong value is reported in one sentence."""
-        given = self.get_params(deep=False)
-        options = dict(given.pop("options") or {})
-        verbose, _ = given.pop("verbose"), [given.pop(name) for name in ("flip", "validation_fraction", "patience")]
-        if not 0 <= self.validation_fraction < 1:
-            raise InputError(f"validation_fraction must be at least 0 and below 1; got {self.validation_fraction}.")
-        if self.patience < 1:
-            raise InputError(f"patience must be 1 or more; got {self.patience}.")
-        if before is not None:
-            # Weights to start from have served their purpose, and their file may be gone.
-            given["weights"] = None
-            given = {**before.inherited, **given}
-        config = make_config(
-            {"dataset": STREAM, **options, **given, "quiet": not (watched() if verbose is None else verbose)}
-        )
-        if before is not None:
-            began = {"flip": (before.pictures.flip, self.flip)}
-            began |= {name: (getattr(before.config, name), getattr(config, name)) for name in FIXED}
-            for name, (was, wanted) in began.items():
-                if was != wanted:
-                    raise InputError(
-                        f"{name} was {was!r} when the classifier began to learn and cannot be changed to {wanted!r}. "
-                        "Make a new classifier for that."
-                    )
-        return config
-
-    def _pictures(self, batch: Batch) -> Pictures:
-        """What the first visit's images say about all images."""
-        channels = batch.images.shape[1]
-        mean, std = ImageSet(batch.images, np.zeros(len(batch), np.int64)).statistics()
-        # A channel that is the same everywhere tells nothing; dividing by its deviation would tell less.
-        std = tuple(value if value > 1e-6 else 1.0 for value in std)
-        return Pictures((channels, self.image_size, self.image_size), mean, std, self.flip)
-
     @contextmanager
     def _settings(self, known: Knowledge | None, config: RunConfig) -> Iterator[None]:
         """PyTorch as this classifier uses it: its number of threads, deterministic on a CPU."""
         threads = self.threads or (None if known is None else known.threads)
         with torch_settings(find_device(config.device), threads, None):
             yield
-
-    def _choose_threads(self, before: Knowledge | None, method: Method, config: RunConfig) -> int:
-        """The number of CPU threads: as given, or as before, or by measurement."""
-        if self.threads is not None:
-            return self.threads
-        if before is not None:
-            return before.threads
-        if method.context.device.type != "cpu":
-            return torch.get_num_threads()
-        shape = (config.batch_size + config.replay_size, *method.context.image_shape)
-        kind = {"network": config.network, "width": config.width, "images": shape}
-        if config.stem != "cifar":
-            kind["stem"] = config.stem
-        return choose_threads(kind, lambda: trial_step(method.context, shape), cache_folder(None)).threads
 
     def _read(self, known: Knowledge, images: Any) -> Batch:
         """Images to answer for, as those that it has learned from."""
@@ -529,30 +368,6 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True
         return tags
-
-
-def _scores(method: Method, images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
-    """Scores of all classes in double precision, so that probabilities add up to one."""
-    method.network.eval()
-    return _in_parts(method, method.logits, images).double().numpy()
-
-
-@torch.inference_mode()
-def _in_parts(method: Method, function: Callable[[Tensor], Tensor], images: npt.NDArray[np.uint8]) -> Tensor:
-    """What a function of the method gives for images, a few hundred at a time, on the host."""
-    if not len(images):
-        raise InputError("There is no image to look at.")
-    parts = [images[start : start + IMAGES_AT_ONCE] for start in range(0, len(images), IMAGES_AT_ONCE)]
-    device = method.context.device
-    return torch.cat(
-        [function(torch.from_numpy(np.ascontiguousarray(part)).to(device)).float().cpu() for part in parts]
-    )
-
-
-def _stored(method: Method) -> npt.NDArray[np.uint8]:
-    """The images in the method's memory; none if it has no memory."""
-    memory = method.memory()
-    return memory["images"].cpu().numpy() if memory else np.zeros((0, 1, 1, 1), np.uint8)
 
 
 def _same_length(batch: Batch, labels: int) -> None:

@@ -14,6 +14,7 @@ from acr.errors import AcrError, InputError, command
 from acr.learner.classifier import ContinualClassifier
 from acr.learner.knowledge import Visit
 from acr.learner.labelled import Labelled, read_labelled
+from acr.learner.learning import config_of
 from acr.learner.saving import LOCK, TEACHING, check_vacant, is_model
 from acr.runs.writer import CONFIG
 from acr.storage import files
@@ -69,7 +70,7 @@ def teach(
             classifier = ContinualClassifier.load(folder, device=parameters.get("device", "auto"))
             classifier.set_params(**parameters)
         known = classifier._known()
-        classifier._config(known)  # wrong values are reported before images are read
+        config_of(classifier, known)  # wrong values are reported before images are read
         channels = None if known is None else known.pictures.image_shape[0]
         given = read_labelled(data, classifier.image_size, channels, skip_broken=skip_broken, quiet=quiet)
         new = given if again or known is None else _not_learned(classifier, given)

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from acr.config import RunConfig
-from acr.methods.method import Context
+from acr.methods.method import Context, Method
 from acr.randomness import keyed_global
 from acr.storage import files
 from acr.storage.location import cache_folder
@@ -55,17 +55,23 @@ def set_threads(config: RunConfig, begun: int | None, loop: TrainingLoop) -> Thr
         return ThreadChoice(config.threads, "--threads")
     if begun is not None:
         choice = ThreadChoice(begun, "the run began with them")
-    elif loop.context.device.type != "cpu":
-        choice = ThreadChoice(torch.get_num_threads(), f"the run is on {loop.context.device}")
     else:
-        images = config.batch_size + (config.replay_size if loop.method.uses_memory else 0)
-        shape = (images, *loop.context.image_shape)
-        kind = {"network": config.network, "width": config.width, "images": shape}
-        if config.stem != "cifar":
-            kind["stem"] = config.stem
-        choice = choose_threads(kind, lambda: trial_step(loop.context, shape), cache_folder(config.data_cache))
+        choice = measured_threads(config, loop.method)
     torch.set_num_threads(choice.threads)
     return choice
+
+
+def measured_threads(config: RunConfig, method: Method) -> ThreadChoice:
+    """The number of threads for steps of this kind; on an accelerator nothing is measured."""
+    context = method.context
+    if context.device.type != "cpu":
+        return ThreadChoice(torch.get_num_threads(), f"the run is on {context.device}")
+    images = config.batch_size + (config.replay_size if method.uses_memory else 0)
+    shape = (images, *context.image_shape)
+    kind = {"network": config.network, "width": config.width, "images": shape}
+    if config.stem != "cifar":
+        kind["stem"] = config.stem
+    return choose_threads(kind, lambda: trial_step(context, shape), cache_folder(config.data_cache))
 
 
 def trial_step(context: Context, shape: tuple[int, ...]) -> Callable[[], None]:

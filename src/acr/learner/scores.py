@@ -1,0 +1,40 @@
+"""What a method says about images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from acr.errors import InputError
+from acr.methods.method import Method
+
+IMAGES_AT_ONCE = 500
+"""Images per forward pass."""
+
+
+def scores(method: Method, images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
+    """Scores of all classes in double precision, so that probabilities add up to one."""
+    method.network.eval()
+    return in_parts(method, method.logits, images).double().numpy()
+
+
+@torch.inference_mode()
+def in_parts(method: Method, function: Callable[[Tensor], Tensor], images: npt.NDArray[np.uint8]) -> Tensor:
+    """What a function of the method gives for images, a few hundred at a time, on the host."""
+    if not len(images):
+        raise InputError("There is no image to look at.")
+    parts = [images[start : start + IMAGES_AT_ONCE] for start in range(0, len(images), IMAGES_AT_ONCE)]
+    device = method.context.device
+    return torch.cat(
+        [function(torch.from_numpy(np.ascontiguousarray(part)).to(device)).float().cpu() for part in parts]
+    )
+
+
+def stored(method: Method) -> npt.NDArray[np.uint8]:
+    """The images in the method's memory; none if it has no memory."""
+    memory = method.memory()
+    return memory["images"].cpu().numpy() if memory else np.zeros((0, 1, 1, 1), np.uint8)
