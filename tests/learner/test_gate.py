@@ -217,6 +217,10 @@ def test_real_classifiers_from_folders(small, visit, tmp_path):
     assert report.negative_flips == pytest.approx(np.mean(was & ~now))
     shifted = old.evaluate_shift(images[common], labels[common], ["gaussian_noise"])["shifted"]
     assert report.old.shifted_accuracy == pytest.approx(shifted)
+    assert report.learned_images == 0
+    learned = acr.gate(old, new, *visit(0, 2, part=slice(6, 18)))  # of twelve images each, six were learned
+    assert learned.learned_images == 12
+    assert "12 of the 24 images were learned by one of the classifiers" in str(learned)
     old.save(tmp_path / "old")
     new.save(tmp_path / "new")
     again = acr.gate(tmp_path / "old", str(tmp_path / "new"), list(images), labels, corruptions=["gaussian_noise"])

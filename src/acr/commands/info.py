@@ -20,6 +20,9 @@ EXTRAS = {
     "nicegui": "the live dashboard",
     "tensorboard": "--tensorboard",
     "wandb": "--wandb",
+    "onnx": "acr export NAME.onnx",
+    "onnxscript": "acr export NAME.onnx",
+    "onnxruntime": "acr export NAME.onnx",
 }
 
 

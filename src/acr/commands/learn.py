@@ -16,7 +16,6 @@ from acr.learner import ContinualClassifier
 from acr.learner.saving import is_model
 from acr.learner.teaching import Lesson, teach
 from acr.report.screen import print_columns
-from acr.report.wording import number
 from acr.storage.progress import duration
 
 FIXED = Group("Chosen when the classifier is made", sort_key=1)
@@ -117,15 +116,14 @@ def show(lesson: Lesson, model: Path, data: Path) -> None:
         say(f"{data} holds nothing new: all {lesson.known_before} images were learned before. {model} is unchanged.")
         say("Learn them once more with --all.")
         return
-    accuracy = None if visit.held_out_accuracy is None else 100 * visit.held_out_accuracy
-    heads = ["visit", "images", "classes", "new\nclasses", "epochs", "time"]
+    heads = ["visit", "images", "classes", "new classes", "epochs", "time"]
     row = [str(known.n_visits_), str(visit.images), str(visit.classes), str(visit.new_classes), str(visit.epochs),
            duration(visit.seconds)]  # fmt: skip
-    if accuracy is not None:
-        heads.append("held-out\naccuracy %")
-        row.append(f"{number(accuracy)} ({visit.held_out})")
+    if visit.held_out_accuracy is not None:
+        heads.append("held-out accuracy")
+        row.append(f"{100 * visit.held_out_accuracy:.1f} % of {visit.held_out}")
     if lesson.known_before:
-        heads.append("left out,\nlearned before")
+        heads.append("learned before")
         row.append(str(lesson.known_before))
     print_columns(heads, [row])
     stored = len(known.memory_)

@@ -131,7 +131,7 @@ def drop(model: Path, indices: list[int], labels: list[str], files: list[Path], 
         gone = classifier.drop_from_memory(found)
         classifier.save(model)
     left = classifier.memory_
-    say(f"Deleted {gone} images; {len(left)} are left in the memory of {model}.")
+    say(f"Deleted {gone} image{'' if gone == 1 else 's'}; {len(left)} are left in the memory of {model}.")
     lost = sorted({str(label) for label in stored.labels.tolist()} - {str(label) for label in left.labels.tolist()})
     if lost:
         say(f"No image is stored any more of: {', '.join(lost)}. What comes next will make it forget them.")

@@ -192,8 +192,15 @@ class _Comparison:
             new_classes=tuple(self._new_classes(added)),
             lost_classes=self.lost_classes,
             untested_classes=tuple(value for value, count in zip(self.values, present, strict=True) if not count),
+            learned_images=self._learned(),
             checks=(*_checks(limits, measured, changes), *self._lost_check()),
         )
+
+    def _learned(self) -> int:
+        """Number of images that are no test, because one of the two has learned them."""
+        learned = self.new.has_learned(self.new_images)
+        learned[self.common] |= self.old.has_learned(self.old_images)
+        return int(learned.sum())
 
     def _lost_check(self) -> Iterator[Check]:
         if self.lost_classes:

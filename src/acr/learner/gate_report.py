@@ -112,6 +112,8 @@ class GateReport:
     """Classes that only the old classifier knows."""
     untested_classes: tuple[Hashable, ...]
     """Classes of the new classifier without an image here."""
+    learned_images: int
+    """Number of images that the old or the new classifier has learned: what is measured on these is too good."""
     checks: tuple[Check, ...]
     """One per limit."""
 
@@ -168,6 +170,7 @@ class GateReport:
             "new_classes": [{**vars(new), "label": to_plain(new.label)} for new in self.new_classes],
             "lost_classes": [to_plain(label) for label in self.lost_classes],
             "untested_classes": [to_plain(label) for label in self.untested_classes],
+            "learned_images": self.learned_images,
         }
 
     def to_json(self) -> str:
@@ -213,6 +216,11 @@ class GateReport:
             f"rate of negative flips is below {bound} with {100 * CONFIDENCE:.0f} % confidence."
         ]
         said += [check.note for check in self.checks if check.note]
+        if self.learned_images:
+            said.append(
+                f"{self.learned_images} of the {self.new_all.images} images were learned by one of the classifiers, so "
+                "they are no test: use others."
+            )
         if self.untested_classes:
             said.append(f"Without an image here, so not tested: {named(self.untested_classes)}.")
         return said

@@ -58,17 +58,7 @@ def teach(
     Whatever happens, the folder holds the classifier as it was before or as it is afterwards.
     """
     with being_taught(folder):
-        made = not is_model(folder)
-        if made:
-            _check_new(folder)
-            classifier = ContinualClassifier(**parameters)
-        else:
-            if "weights" in parameters:
-                raise InputError(
-                    f"{folder} has learned already, so it cannot start from other weights. Make a new one."
-                )
-            classifier = ContinualClassifier.load(folder, device=parameters.get("device", "auto"))
-            classifier.set_params(**parameters)
+        classifier = _loaded(folder, parameters) if is_model(folder) else _made(folder, parameters)
         known = classifier._known()
         config_of(classifier, known)  # wrong values are reported before images are read
         channels = None if known is None else known.pictures.image_shape[0]
@@ -82,7 +72,7 @@ def teach(
                 classifier.verbose = verbose
             classifier.save(folder)
         visit = classifier._needed().history[-1] if len(new) else None
-        return Lesson(classifier, made, len(given) - len(new), given.skipped, visit)
+        return Lesson(classifier, known is None, len(given) - len(new), given.skipped, visit)
 
 
 @contextmanager
@@ -124,14 +114,23 @@ def with_known_labels(classifier: ContinualClassifier, labels: Sequence[str]) ->
     return [by_text.get(label, label) for label in labels]
 
 
-def _check_new(folder: Path) -> None:
-    """Refuse a folder in which no classifier can be made."""
+def _made(folder: Path, parameters: Mapping[str, Any]) -> ContinualClassifier:
+    """A new classifier for a folder; an error if the folder is not for one."""
     if (folder / CONFIG).exists():
         raise InputError(
             f"{folder} is the folder of a run, which stays as it is. Ask it with: {command('acr', 'predict', folder)} "
             "IMAGES; or make a classifier of it in Python: acr.load_run(folder).classifier().save(other_folder)."
         )
     check_vacant(folder)
+    return ContinualClassifier(**parameters)
+
+
+def _loaded(folder: Path, parameters: Mapping[str, Any]) -> ContinualClassifier:
+    """The classifier in a folder, with other parameters."""
+    if "weights" in parameters:
+        raise InputError(f"{folder} has learned already, so it cannot start from other weights. Make a new one.")
+    classifier = ContinualClassifier.load(folder, device=parameters.get("device", "auto"))
+    return classifier.set_params(**parameters)
 
 
 def _not_learned(classifier: ContinualClassifier, given: Labelled) -> Labelled:
