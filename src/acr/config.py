@@ -289,7 +289,7 @@ class RunConfig(DataConfig):
     """Let a GPU round the inputs of 32-bit products to 19 bits (TensorFloat-32): faster, less exact."""
     compile: bool = False
     """Compile the network with torch.compile: a slow start, then faster steps on a GPU."""
-    threads: int | None = Field(None, ge=1)
+    threads: int | None = Field(None, ge=1, le=1024)
     """CPU threads; by default one or all cores, whichever a short measurement finds faster."""
     deterministic: bool | None = None
     """Bit-identical results, by default on a CPU only; on a GPU, this selects slower, deterministic algorithms."""

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -263,3 +264,54 @@ def test_a_method_that_has_changed_since_is_said(saved):
     changed(saved, revision=0)
     with pytest.warns(UserWarning, match="It answers as before"):
         ContinualClassifier.load(saved)
+
+
+JUNK = (
+    None,
+    True,
+    -1,
+    10**17,
+    1e300,
+    "",
+    "x" * 5000,
+    "\x1b[31m",
+    [],
+    {},
+    [[]],
+    [None],
+    {"a": 1},
+    [-1],
+    ["../../etc"],
+    {"tensor": "x"},
+)
+
+
+def every_place(content):
+    """All places in a nested content, at most three levels deep."""
+    for key in content if isinstance(content, dict) else range(min(3, len(content))):
+        yield (key,)
+        if isinstance(content[key], (dict, list)):
+            yield from ((key, *rest) for rest in list(every_place(content[key]))[:40] if len(rest) < 3)
+
+
+def test_no_value_in_a_model_makes_anything_but_a_sentence(saved, digits):
+    """Every field of model.json replaced by junk: it is refused for people, or it makes no difference."""
+    path = saved / "model.json"
+    whole = json.loads(path.read_text())
+    refused = []
+    for number, place in enumerate(every_place(whole)):
+        forged = json.loads(json.dumps(whole))
+        inside = forged
+        for key in place[:-1]:
+            inside = inside[key]
+        inside[place[-1]] = JUNK[number % len(JUNK)]
+        path.write_text(json.dumps(forged))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ContinualClassifier.load(saved).predict(digits[0][:2])
+        except InputError as error:
+            refused.append(str(error))
+    assert len(refused) > number // 2
+    assert max(map(len, refused)) < 1000
+    assert not any("\x1b" in sentence for sentence in refused)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 from torch import Tensor, nn
 
 from acr._version import __version__
@@ -32,6 +32,9 @@ DIGEST = 16
 """Bytes of the checksum of an image, and of a file."""
 
 
+Side = Annotated[int, Field(ge=1, le=1024)]
+
+
 class ModelFile(BaseModel):
     """The content of ``model.json``."""
 
@@ -47,12 +50,12 @@ class ModelFile(BaseModel):
     """Of the classifier, as given; a function is given by its name."""
     config: dict[str, Any]
     labels: list[Any]
-    tasks: list[list[int]]
-    image_shape: tuple[int, int, int]
+    tasks: list[list[NonNegativeInt]]
+    image_shape: tuple[Side, Side, Side]
     mean: list[float]
     std: list[float]
     flip: bool
-    threads: int
+    threads: int = Field(ge=1, le=1024)
     history: list[dict[str, Any]]
     origins: dict[str, list[str]]
     tensors: str

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from acr._version import __version__
 from acr.config import RESNET18
 from acr.errors import AcrError, InputError, shown
+from acr.learner.learning import config_of
 from acr.learner.packing import DIGEST, KIND, SCHEMA, ModelFile, packed, unpacked
 from acr.runs import limits
 from acr.runs.reading import parse_json
@@ -106,6 +107,7 @@ def _restored(
     classifier = ContinualClassifier(**{**model.parameters, "device": device, **own})
     classifier._knowledge = known = unpacked(model, tensors, device=device, network=network)
     classifier._saved = Saved(folder.absolute(), hashlib.blake2b(text, digest_size=DIGEST).hexdigest())
+    config_of(classifier, known)  # parameters that it could not learn with are damage, too
     if known.config.options.revision != model.revision:
         warnings.warn(
             f"The classifier in {folder} was taught by version {model.version}, in which {known.config.method} worked "
