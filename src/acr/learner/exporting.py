@@ -12,6 +12,7 @@ import copy
 import io
 import json
 import logging
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -40,8 +41,11 @@ TOLERANCE = 1e-4
 COMPARED = 100
 """Most images on which they are compared."""
 ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+TESTED = "PyTorch 2.13, onnx 1.23, onnxscript 0.7, onnxruntime 1.31"
+"""Versions that work together. With PyTorch 2.6 no version of onnxscript that was tried did."""
 OPSET = 18
 """Version of ONNX's operators: runtimes since 2023 have them."""
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 INPUT, OUTPUT = "images", "probabilities"
 
 Images = npt.NDArray[np.uint8]
@@ -75,11 +79,7 @@ def export(classifier: ContinualClassifier, path: Path, *, overwrite: bool = Fal
             float(np.abs(made.answer(images[:count]) - expected[:count]).max()) for count in (1, len(images))
         )
     except Exception as error:  # the exporters raise errors of many kinds, for whatever an encoder may contain
-        first = (str(error).strip().splitlines() or [""])[0][:200]
-        raise AcrError(
-            f"This classifier cannot be exported to {path.suffix} ({type(error).__name__}: {first}). Nothing was "
-            "written."
-        ) from error
+        raise AcrError(_failed(path, error)) from error
     if not difference <= TOLERANCE:
         raise AcrError(
             f"The exported program answers differently from the classifier: probabilities differ by up to "
@@ -90,6 +90,16 @@ def export(classifier: ContinualClassifier, path: Path, *, overwrite: bool = Fal
     except OSError as error:
         raise AcrError(f"Cannot write {path}: {error.strerror or error}.") from error
     return path
+
+
+def _failed(path: Path, error: Exception) -> str:
+    """Why there is no file, for people."""
+    lines = COLOURS.sub("", str(error)).strip().splitlines() or [""]
+    older = f" Tested versions: {TESTED}. A .pt2 file needs only PyTorch." if path.suffix.lower() == ".onnx" else ""
+    return (
+        f"This classifier cannot be exported to {path.suffix} ({type(error).__name__}: {lines[0][:200]}). Nothing was "
+        f"written.{older}"
+    )
 
 
 def _maker(path: Path) -> Callable[[nn.Module, Mapping[str, str]], Made]:
