@@ -28,6 +28,7 @@ from torch.func import functional_call, vmap
 
 from acr.config import MethodOptions, Precision, RunConfig
 from acr.data.stream import Task
+from acr.errors import is_out_of_memory
 from acr.methods.bases import ReplayMethod, ReplayOptions
 from acr.methods.maths.hindsight import hindsight_loss
 from acr.methods.method import Batch, Context
@@ -181,7 +182,9 @@ class HAL(ReplayMethod):
 
         try:
             return vmap(alone, randomness="different")(averages, images)  # dropout draws for each image
-        except RuntimeError:  # a layer that cannot be mapped over networks: the images one after the other
+        except RuntimeError as error:  # a layer that cannot be mapped over networks: the images one after the other
+            if is_out_of_memory(error):
+                raise
             each = [{name: value[i] for name, value in averages.items()} for i in range(len(images))]
             found = [alone(own, image) for own, image in zip(each, images, strict=True)]
             return torch.stack([embedding for embedding, _ in found]), torch.stack([logits for _, logits in found])

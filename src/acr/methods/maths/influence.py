@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, jvp
 
+from acr.errors import is_out_of_memory
 from acr.methods.maths.gradients import sum_dtype
 
 Batch = tuple[Tensor, Tensor]
@@ -90,7 +91,9 @@ def influences(
             # ⟨∇ℓ_i(θ), v⟩ for all i, and from it g_i = −(η/M)⟨∇ℓ_i(θ), v⟩.
             try:
                 slopes = jvp(lambda values: losses(values, images, labels), (parameters,), (direction,))[1]
-            except RuntimeError:  # a layer without a forward-mode derivative, such as fused attention
+            except RuntimeError as error:  # a layer without a forward-mode derivative, such as fused attention
+                if is_out_of_memory(error):
+                    raise
                 slopes = _slopes_one_by_one(lambda values: losses(values, images, labels), parameters, direction)
             found.append(slopes * (-learning_rate / len(images)))
             means.append(mean)
