@@ -22,6 +22,8 @@ LINE = "import builtins, os\nwith builtins.open({marker!r}, 'a') as file:\n    f
 SMALL = ["--epochs=1", "--width=2", "--ood-every=never", "--threads=1", "--quiet"]
 RUN = ["--dataset=folder:pictures", "--image-size=8", "--buffer-size=4", "--tasks=2", "--method=er", *SMALL]
 
+LEARN = ["--image-size=8", "--buffer-size=8", "--method=er", "--epochs=1", "--width=2", "--threads=1", "--quiet"]
+
 WORDS = {  # every command, with what it takes to go through all of it, and the exit code
     "methods": [([], 0)],
     "doctor": [([], 0)],
@@ -40,6 +42,11 @@ WORDS = {  # every command, with what it takes to go through all of it, and the 
     "report": [(["runs", "--csv", "csv"], 0)],
     "dashboard": [(["runs", "--port", "0"], 0)],
     "demo": [([], 0)],
+    "learn": [(["model", "pictures", *LEARN], 0)],
+    "predict": [(["model", "pictures/a"], 0)],
+    "memory": [(["model", "list"], 0), (["model", "sheet", "-o", "sheet.png"], 0)],
+    "gate": [(["model", "model", "pictures"], 0)],
+    "export": [(["model", "model.pt2"], 0)],
 }
 
 PROGRAM = """
