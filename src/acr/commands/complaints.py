@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, get_args, get_origin
 
 from cyclopts import CoercionError, CycloptsError, MissingArgumentError
@@ -9,6 +10,8 @@ from cyclopts.exceptions import UnusedCliTokensError
 
 from acr.errors import shown
 
+QUOTED_FLAG = re.compile(r'"(--?[\w-]+)"')
+"""A flag as earlier versions of the parser write it, in quotes."""
 EXPECTED: dict[Any, str] = {int: "a whole number", float: "a number", bool: "yes or no"}
 
 
@@ -28,7 +31,7 @@ def in_words(error: CycloptsError) -> str:
         wanted = expected(error.target_type) or (said.removeprefix("expected ") if said.startswith("expected ") else "")
         if wanted:
             return f"{error.token.keyword or command} {shown(error.token.value)}: expected {wanted}."
-    return str(error)
+    return QUOTED_FLAG.sub(r"\1", str(error))
 
 
 def expected(kind: Any) -> str:
