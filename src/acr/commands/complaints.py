@@ -28,7 +28,8 @@ def in_words(error: CycloptsError) -> str:
         return f"{flag}{f': {meaning[:1].lower()}{meaning[1:]}' if meaning else ''}."
     if isinstance(error, CoercionError) and error.token is not None:
         said = str(error.msg or "")
-        wanted = expected(error.target_type) or (said.removeprefix("expected ") if said.startswith("expected ") else "")
+        # What a flag's own converter says is more exact than what its type tells.
+        wanted = said.removeprefix("expected ") if said.startswith("expected ") else expected(error.target_type)
         if wanted:
             return f"{error.token.keyword or command} {shown(error.token.value)}: expected {wanted}."
     return QUOTED_FLAG.sub(r"\1", str(error))

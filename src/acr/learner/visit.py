@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from acr.data.stream import OpenStream
 from acr.errors import AcrError
 from acr.methods.method import Method
 from acr.randomness import generator
+from acr.storage.signals import StopSignal
 from acr.training.checkpoint import clone_state
 from acr.training.devices import image_device
 from acr.training.finite import not_finite
@@ -77,7 +79,7 @@ def learn(
     last_loss: float | None = None
     epochs = config.epochs
     steps = loop.steps_per_epoch(stream.newest) * config.epochs
-    with RunProgress(steps, quiet=config.quiet) as progress:
+    with RunProgress(steps, quiet=config.quiet) as progress, StopSignal() as stop:
         for event in loop.learn(stream.newest):
             if isinstance(event, EpochEnd):
                 last_loss = _read(losses)
@@ -93,6 +95,8 @@ def learn(
                 if event.batch.step % config.log_every == 0:
                     _read(losses)
                 progress.step(where, losses.newest, config.batch_size)
+            if stop.received is not None:
+                _end(stop.received)
     _check_finite(method)
     return Learned(epochs, last_loss, best.accuracy, time.monotonic() - began)
 
@@ -121,6 +125,13 @@ def _read(losses: LossRecord) -> float | None:
         return losses.read()
     except LostLoss as lost:
         raise AcrError(_diverged(f"The loss became {lost.value} at {lost.where}")) from None
+
+
+def _end(number: int) -> NoReturn:
+    """End as the signal asks, between two steps: what Ctrl-C raises inside a library may get lost there."""
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise SystemExit(128 + number)
 
 
 def _check_finite(method: Method) -> None:
