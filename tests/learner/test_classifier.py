@@ -36,6 +36,9 @@ def test_every_method_that_can_lives_in_a_stream_without_an_end(method, small, v
         assert all(any(np.array_equal(image[0], own) for own in digits[int(label)])
                    for image, label in zip(memory.images, memory.labels, strict=True))  # fmt: skip
     assert [entry["new_classes"] for entry in model.history_] == [2, 2, 1]
+    with torch.inference_mode():  # what is exported answers as the method does
+        pixels, learned = torch.from_numpy(digits[3][:, None]), model._knowledge.method
+        torch.testing.assert_close(learned.predictor()(pixels), learned.logits(pixels))
 
 
 def test_joint_training_is_refused_with_the_reason(small, visit):

@@ -34,9 +34,10 @@ class Scripted(acr.ContinualClassifier):
             scores[row, list(self.classes).index(self.answers[image.flat[0]])] = self.confidence
         return scores
 
-    def evaluate_shift(self, images, labels, corruptions=None, severities=(1,)):
-        assert len(images) == len(labels)
-        return {"clean": 1.0, "shifted": 0.25 if labels[0] == "dog" else 0.75}
+    def _right_under_shift(self, batch, answers, spec, places=None):
+        """Of four corruptions, cats (the first class) are right under three and dogs under one."""
+        assert len(batch) == len(answers)
+        return {str(number): number < np.where(answers == 0, 3, 1) for number in range(4)}
 
 
 def numbered(count):
@@ -153,6 +154,23 @@ def test_shifted_accuracy_is_the_mean_over_all_images():
     assert report.new_all.shifted_accuracy == (3 * 0.75 + 0.25) / 4
     assert acr.gate(*models, numbered(4), labels, min_shifted_accuracy=0.6, **NONE).passed
     assert not acr.gate(*models, numbered(4), labels, min_shifted_accuracy=0.7, **NONE).passed
+
+
+def test_accuracy_under_shift_is_what_each_classifier_says_itself(small, visit):
+    """Also where the two do not know the same classes: both see the same corrupted images."""
+    old = small().partial_fit(*visit(1, 3))
+    new = small().partial_fit(*visit(1, 3)).partial_fit(*visit(0, 2))
+    images, labels = visit(0, 1, 2, 3)
+    report = acr.gate(old, new, images, labels, corruptions=["snow", "fog"], severities=[3], **NONE)
+    assert report.new_all.shifted_accuracy == pytest.approx(
+        new.evaluate_shift(images, labels, ["snow", "fog"], [3])["shifted"]
+    )
+    both = [row for row, label in enumerate(labels) if label in ("1", "3")]
+    right = [
+        (old.predict(acr.shift.corrupt(images[both], name, 3, indices=both)) == np.array(labels)[both]).mean()
+        for name in ("snow", "fog")
+    ]
+    assert report.old.shifted_accuracy == pytest.approx(np.mean(right))
 
 
 @pytest.mark.parametrize(

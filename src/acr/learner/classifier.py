@@ -23,14 +23,13 @@ from sklearn.exceptions import NotFittedError
 from torch import nn
 
 from acr.config import RESNET18, Precision, RunConfig
-from acr.errors import InputError
 from acr.learner.images import Batch, read_images
 from acr.learner.knowledge import Knowledge
-from acr.learner.labels import Labels, to_labels
+from acr.learner.labels import Labels, check_one_each, to_labels
 from acr.learner.learning import taught
 from acr.learner.memory import MemoryView
-from acr.learner.scores import in_parts, scores
-from acr.shift.corruptions import corrupt
+from acr.learner.scores import in_parts, right_under_shift, scores
+from acr.learner.visit import Rows
 from acr.shift.suite import ShiftSpec
 from acr.training.devices import find_device
 from acr.training.torch_settings import torch_settings
@@ -178,8 +177,9 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         """Accuracy: the share of the images whose label is predicted. A label that was never learned is an error."""
         known = self._needed()
         answers = known.labels.columns(to_labels(labels))
-        predicted = self._columns(images, len(answers))
-        return float(np.average(predicted == answers, weights=sample_weight))
+        table = self._score_table(images)
+        check_one_each(len(table), len(answers))
+        return float(np.average(table.argmax(1) == answers, weights=sample_weight))
 
     def evaluate_shift(
         self,
@@ -199,28 +199,26 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             constants: how strong a severity is.
 
         Returns accuracies: ``clean``, ``shifted`` (the mean over all corruptions and severities), and one per
-        ``corruption/severity``. The corruptions of an image are the same at every call.
+        ``corruption/severity``. What is drawn for an image depends on its place among the images, so that the same
+        images are corrupted in the same way at every call.
         """
         known = self._needed()
         answers = known.labels.columns(to_labels(labels))
         batch = self._read(known, images)
-        _same_length(batch, len(answers))
+        check_one_each(len(batch), len(answers))
         spec = ShiftSpec.make(None if corruptions is None else tuple(corruptions), tuple(severities), constants)
-
-        def accuracy(pixels: npt.NDArray[np.uint8]) -> float:
-            return float((scores(known.method, pixels).argmax(1) == answers).mean())
-
         with self._settings(known, known.config):
-            clean = accuracy(batch.images)
-            # One corruption after the other: all of them at once would take eleven times the memory of the images.
-            shifted = {f"{n}/{s}": accuracy(corrupt(batch.images, n, s, constants=constants)) for n, s in spec}
+            clean = float((scores(known.method, batch.images).argmax(1) == answers).mean())
+        shifted = {name: float(row.mean()) for name, row in self._right_under_shift(batch, answers, spec).items()}
         return {"clean": clean, "shifted": float(np.mean(list(shifted.values()))), **shifted}
 
-    def _columns(self, images: Any, count: int) -> npt.NDArray[np.int64]:
-        scores = self._score_table(images)
-        if len(scores) != count:
-            raise InputError(f"There are {len(scores)} images but {count} labels; each image needs one label.")
-        return scores.argmax(1)
+    def _right_under_shift(
+        self, batch: Batch, answers: Rows, spec: ShiftSpec, places: Sequence[int] | None = None
+    ) -> dict[str, npt.NDArray[np.bool_]]:
+        """Whether each image is answered rightly under each corruption; see :func:`right_under_shift`."""
+        known = self._needed()
+        with self._settings(known, known.config):
+            return right_under_shift(known.method, batch.images, answers, spec, places)
 
     # --- what it knows ---------------------------------------------------------------------------------------------
 
@@ -370,8 +368,3 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True
         return tags
-
-
-def _same_length(batch: Batch, labels: int) -> None:
-    if len(batch) != labels:
-        raise InputError(f"There are {len(batch)} images but {labels} labels; each image needs one label.")

@@ -21,12 +21,13 @@ from acr.learner.classifier import ContinualClassifier
 from acr.learner.gate_report import Check, ClassChange, GateReport, Measures, NewClass, named, percent
 from acr.learner.images import Batch, read_images
 from acr.learner.labelled import read_labelled
-from acr.learner.labels import to_labels
+from acr.learner.labels import check_one_each, to_labels
 from acr.learner.opening import open_classifier
 from acr.learner.teaching import with_known_labels
+from acr.learner.visit import Rows
 from acr.metrics import expected_calibration_error
+from acr.shift.suite import ShiftSpec
 
-Rows = npt.NDArray[np.int64]
 Limits = Mapping[str, float | None]
 """By the argument of :func:`gate`; None: not applied."""
 Shift = tuple[Sequence[str] | None, Sequence[int]]
@@ -118,8 +119,7 @@ def compare(
     for name, limit in limits.items():
         if limit is not None and not 0 <= limit <= 1:
             raise InputError(f"{name} must be between 0 and 1; got {limit}.")
-    if len(new_images) != len(labels):
-        raise InputError(f"There are {len(new_images)} images but {len(labels)} labels; each image needs one label.")
+    check_one_each(len(new_images), len(labels))
     return _Comparison(old, new, old_images, new_images, labels).report(limits, shift)
 
 
@@ -171,11 +171,10 @@ class _Comparison:
     def report(self, limits: Limits, shift: Shift | None) -> GateReport:
         """All measures, held against the limits."""
         common, added = self.common, ~self.common
-        was, now, now_added = self._shifted(shift)
+        was, now, now_all = self._shifted(shift)
         old = _measures(self.old_scores, self.old_answers, was)
         new = _measures(self.new_scores[common], self.answers[common], now)
-        shifted = _mean((now, int(common.sum())), (now_added, int(added.sum())))
-        new_all = _measures(self.new_scores, self.answers, shifted)
+        new_all = _measures(self.new_scores, self.answers, now_all)
         changes = tuple(sorted(self._changes(), key=lambda change: -change.drop))
         present = np.bincount(self.answers, minlength=len(self.values))
         measured = {
@@ -225,19 +224,19 @@ class _Comparison:
             yield ClassChange(self.values[column], *map(int, counts))
 
     def _shifted(self, shift: Shift | None) -> tuple[float | None, float | None, float | None]:
-        """Accuracies under shift: the old and the new classifier where both know the class, the new one elsewhere."""
+        """Accuracies under shift: of the old and the new classifier where both know the class, of the new one on all.
+
+        Both see the same corrupted images.
+        """
         if shift is None:
             return None, None, None
+        corruptions, severities = shift
+        spec = ShiftSpec.make(corruptions, severities, "imagenet-c")
 
-        def measure(model: ContinualClassifier, images: Batch, chosen: npt.NDArray[np.bool_]) -> float:
-            return model.evaluate_shift(images, self._labels(chosen), *shift)["shifted"]
-
-        common, added = self.common, ~self.common
-        both = self.new_images.select(np.flatnonzero(common).tolist())
-        elsewhere = None
-        if added.any():
-            elsewhere = measure(self.new, self.new_images.select(np.flatnonzero(added).tolist()), added)
-        return measure(self.old, self.old_images, common), measure(self.new, both, common), elsewhere
+        both = np.flatnonzero(self.common).tolist()
+        was = np.stack(list(self.old._right_under_shift(self.old_images, self.old_answers, spec, both).values()))
+        now = np.stack(list(self.new._right_under_shift(self.new_images, self.answers, spec).values()))
+        return float(was.mean()), float(now[:, self.common].mean()), float(now.mean())
 
 
 def _checks(limits: Limits, measured: Mapping[str, float | None], changes: Sequence[ClassChange]) -> Iterator[Check]:
@@ -281,9 +280,3 @@ def _measures(scores: npt.NDArray[np.float64], answers: Rows, shifted: float | N
     bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
     sums = [np.bincount(bins, weights, BINS) for weights in (None, confidence, right)]
     return Measures(len(answers), float(right.mean()), expected_calibration_error(*sums), shifted)
-
-
-def _mean(*parts: tuple[float | None, int]) -> float | None:
-    """The mean over all images, from means over parts of them."""
-    known = [(value, count) for value, count in parts if value is not None]
-    return sum(value * count for value, count in known) / sum(count for _, count in known) if known else None

@@ -20,6 +20,8 @@ from acr.learner.visit import Learned
 from acr.methods.method import Method, method_class
 from acr.training.building import Pictures, build_method
 
+STREAM = "folder:visits"
+"""What a classifier's config calls the data: images of a user's own, which come in visits."""
 INHERITED = ("momentum", "weight_decay", "lr_milestones", "lr_decay", "protocol", "quirk", "no_quirk", "tf32")
 """Fields of a config that the classifier has no parameter for; one made from a run keeps those of the run."""
 

@@ -39,9 +39,9 @@ class Labels:
 
     def with_new(self, labels: Iterable[Hashable]) -> Labels:
         """These labels followed by those that are not among them yet: sorted if they can be, else as they come."""
-        new = [label for label in dict.fromkeys(labels) if label not in self]
+        new: list[Any] = [label for label in dict.fromkeys(labels) if label not in self]
         with suppress(TypeError):  # labels of several kinds have no order; theirs is the order of arrival
-            new.sort()  # type: ignore[call-arg]
+            new.sort()
         return Labels((*self.values, *new))
 
     def columns(self, labels: Sequence[Hashable]) -> npt.NDArray[np.int64]:
@@ -56,6 +56,12 @@ class Labels:
                 f"{', ...' if len(self) > 5 else ''}."
             )
         return np.array([self._column[label] for label in labels], dtype=np.int64)
+
+
+def check_one_each(images: int, labels: int) -> None:
+    """Refuse images and labels of different numbers."""
+    if images != labels:
+        raise InputError(f"There are {images} images but {labels} labels; each image needs one label.")
 
 
 def to_labels(labels: Any) -> list[Hashable]:

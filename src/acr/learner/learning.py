@@ -13,8 +13,8 @@ from acr.data.images import ImageSet
 from acr.errors import AcrError, InputError, is_out_of_memory
 from acr.learner.growth import load_grown
 from acr.learner.images import Batch, read_images
-from acr.learner.knowledge import Knowledge, Visit
-from acr.learner.labels import Labels, check_can_be_saved, to_labels
+from acr.learner.knowledge import STREAM, Knowledge, Visit
+from acr.learner.labels import Labels, check_can_be_saved, check_one_each, to_labels
 from acr.learner.memory import origins_of
 from acr.learner.scores import scores, stored
 from acr.learner.visit import EarlyStop, Learned, Rows, hold_out, learn
@@ -30,16 +30,13 @@ if TYPE_CHECKING:
 
 FIXED = ("method", "network", "width", "stem", "image_size", "seed")
 """Parameters that cannot be changed once something has been learned."""
-STREAM = "folder:visits"
-"""What its config calls the data: images of a user's own, which come in visits."""
 
 
 def taught(classifier: ContinualClassifier, before: Knowledge | None, images: Any, labels: Any) -> Knowledge:
     """What a classifier knows after one more visit; nothing of what it knew ``before`` is changed."""
     given = to_labels(labels)
     batch = read_images(images, classifier.image_size, None if before is None else before.pictures.image_shape[0])
-    if len(batch) != len(given):
-        raise InputError(f"There are {len(batch)} images but {len(given)} labels; each image needs one label.")
+    check_one_each(len(batch), len(given))
     if not given:
         raise InputError("There is no image to learn from.")
     known = Labels() if before is None else before.labels

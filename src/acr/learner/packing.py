@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 from torch import Tensor, nn
 
 from acr._version import __version__
-from acr.learner.knowledge import Knowledge, Visit, method_of
+from acr.learner.knowledge import STREAM, Knowledge, Visit, method_of
 from acr.learner.labels import Labels, from_json, to_json
 from acr.runs.resolve import make_config
 from acr.training.building import Pictures
@@ -119,7 +119,7 @@ def unpacked(
 
     model = content if isinstance(content, ModelFile) else ModelFile.model_validate(content)
     tensors = dict(tensors) if isinstance(tensors, dict) else from_bytes(tensors)
-    values = {**model.config, "device": device, "dataset": "folder:visits", "quiet": True}
+    values = {**model.config, "device": device, "dataset": STREAM, "quiet": True}
     if network is not None:
         values["network"] = network
     config = make_config(values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,8 @@ from torch import Tensor
 
 from acr.errors import InputError
 from acr.methods.method import Method
+from acr.shift.corruptions import corrupt
+from acr.shift.suite import ShiftSpec
 
 IMAGES_AT_ONCE = 500
 """Images per forward pass."""
@@ -20,6 +22,33 @@ def scores(method: Method, images: npt.NDArray[np.uint8]) -> npt.NDArray[np.floa
     """Scores of all classes in double precision, so that probabilities add up to one."""
     method.network.eval()
     return in_parts(method, method.logits, images).double().numpy()
+
+
+def right_under_shift(
+    method: Method,
+    images: npt.NDArray[np.uint8],
+    answers: npt.NDArray[np.int64],
+    spec: ShiftSpec,
+    places: Sequence[int] | None = None,
+) -> dict[str, npt.NDArray[np.bool_]]:
+    """Whether each image is answered rightly, for every ``corruption/severity``.
+
+    Args:
+        method: what answers.
+        images: N x C x H x W.
+        answers: the right output for each.
+        spec: the corruptions and severities.
+        places: the images' places in the set that they are a part of, which decide what is drawn for them; by default
+            they are the whole set.
+    """
+    # One corruption after the other: all of them at once would take eleven times the memory of the images.
+    return {
+        f"{name}/{severity}": scores(
+            method, corrupt(images, name, severity, constants=spec.constants, indices=places)
+        ).argmax(1)
+        == answers
+        for name, severity in spec
+    }
 
 
 @torch.inference_mode()

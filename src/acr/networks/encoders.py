@@ -152,6 +152,10 @@ def _import(name: str) -> ModuleType:
         raise InputError(f"importing {name} failed: {_short(error)}") from error
 
 
+_being_read: set[str] = set()
+"""Names of the modules whose files are being executed now."""
+
+
 def _read_file(path: Path) -> ModuleType:
     """The module in a Python file. The script that is running is not run a second time."""
     if not path.is_file():
@@ -164,10 +168,10 @@ def _read_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
-    if getattr(sys.modules.get(name), "_being_read", False):
+    if name in _being_read:
         raise InputError(f'{path} starts a run while it is read. Put that part under: if __name__ == "__main__":')
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    module._being_read = True  # type: ignore[attr-defined]
+    _being_read.add(name)
     try:
         spec.loader.exec_module(module)
     except InputError:
@@ -175,7 +179,7 @@ def _read_file(path: Path) -> ModuleType:
     except Exception as error:
         raise InputError(f"reading {path} failed: {_short(error)}") from error
     finally:
-        module._being_read = False  # type: ignore[attr-defined]
+        _being_read.discard(name)
     return module
 
 
