@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
@@ -28,33 +26,22 @@ from pydantic import (
 
 from acr.errors import InputError, shown
 from acr.protocols import Protocol
+from acr.values import (
+    OFF,
+    RESNET18,
+    Duration,
+    Integers,
+    Names,
+    Whole,
+    half_life,
+    network_name,
+    to_class_order,
+    whole_number,
+    with_ranges,
+)
 
-MOST = 10**18 - 1
-"""The largest whole number of any field: 18 digits."""
 LARGEST = 1e30
 """The largest other number of any field: what networks compute with ends at 3e38."""
-MOST_LABELS = 100_000
-"""Labels in a list, once its ranges are written out."""
-
-
-def whole_number(value: Any) -> Any:
-    """A whole number, also as text; ``ValueError`` for anything that is merely close to one, such as 1.5 or yes.
-
-    >>> whole_number(3), whole_number("12"), whole_number(None)
-    (3, 12, None)
-    """
-    if value is None or (isinstance(value, str) and WHOLE.fullmatch(value)):
-        value = None if value is None else int(value)
-    elif hasattr(type(value), "__index__") and not isinstance(value, bool):  # NumPy's integers among them
-        value = value.__index__()
-    else:
-        raise ValueError("a whole number")
-    if value is not None and abs(value) > MOST:
-        raise ValueError("a whole number of at most 18 digits")
-    return value
-
-
-WHOLE = re.compile(r"[+-]?[0-9]{1,30}", re.ASCII)
 
 
 class Settings(BaseModel):
@@ -91,103 +78,9 @@ class MethodOptions(Settings):
         return next((base.sources[option] for base in classes if option in vars(base).get("sources", {})), "")
 
 
-def _as_list(value: Any) -> Any:
-    """``"3,3,4"``, ``"3 3 4"`` and ``["3,3", "4"]`` as a list of single values; a single value as a list of one."""
-    if isinstance(value, str):
-        return value.replace(",", " ").split()
-    if isinstance(value, (list, tuple)) and all(isinstance(part, str) for part in value):
-        return [word for part in value for word in part.replace(",", " ").split()]
-    return [value] if isinstance(value, int) else value
-
-
-def _with_ranges(value: Any) -> Any:
-    """As :func:`_as_list`, with ``"1-5"`` standing for 1, 2, 3, 4, 5."""
-    given = _as_list(value)
-    if not isinstance(given, (list, tuple)):
-        return given  # not a list at all: validation reports it
-    parts: list[Any] = []
-    for part in given:
-        span = RANGE.fullmatch(part) if isinstance(part, str) else None
-        parts += range(int(span[1]), int(span[2]) + 1) if span else [part]
-        if len(parts) > MOST_LABELS:
-            raise ValueError(f"at most {MOST_LABELS:,} numbers")
-    return parts
-
-
-RANGE = re.compile(r"([0-9]{1,4})-([0-9]{1,4})", re.ASCII)
-
-
-def _class_order(value: Any) -> Any:
-    """A list of labels as numbers; ``file`` and ``random:SEED`` stay text."""
-    if isinstance(value, str) and value.startswith("random:"):
-        if not RANDOM_ORDER.fullmatch(value):
-            raise ValueError("random:SEED, with a whole number of at most 18 digits as the seed")
-        return value
-    if value == "file":
-        return value
-    parts = _with_ranges(value)
-    if isinstance(value, str) and not all(isinstance(part, int) or WHOLE.fullmatch(part) for part in parts):
-        raise ValueError("file, random:SEED, or a list of labels, such as 5,0-3")
-    return parts
-
-
-RANDOM_ORDER = re.compile(r"random:[0-9]{1,18}", re.ASCII)
-
-
-def _seconds(value: Any) -> Any:
-    """``"5m"``, ``"90s"``, ``"1h"`` as seconds."""
-    if isinstance(value, str) and (match := LENGTH_OF_TIME.fullmatch(value)):
-        return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
-    return value
-
-
-LENGTH_OF_TIME = re.compile(r"([0-9]{1,12}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})([smh])", re.ASCII)
-
-
-RESNET18 = "resnet18"
-FILE_MODULE = "acr-encoder:"
-"""What the names of modules begin with that were read from ``FILE.py:FUNCTION``; nobody can import them by name."""
-_FUNCTION = re.compile(r"(.+\.py|[^\W\d]\w*(\.[^\W\d]\w*)*):[^\W\d]\w*(\.[^\W\d]\w*)*", re.DOTALL)
-
-
-def _network_name(value: Any) -> Any:
-    """``resnet18``, or the name under which a function that makes an encoder is found again in another process."""
-    if callable(value):
-        return _name_of_function(value)
-    if isinstance(value, str) and value != RESNET18 and not _FUNCTION.fullmatch(value):
-        raise ValueError(f"{RESNET18}, or a function that makes an encoder: MODULE:FUNCTION or FILE.py:FUNCTION")
-    return value
-
-
-def _name_of_function(function: Any) -> str:
-    """``MODULE:FUNCTION``, or ``FILE.py:FUNCTION`` if it is defined in a script.
-
-    Refuses what has no name that leads back to it, such as a lambda: a run must be able to resume in another process.
-    """
-    module = sys.modules.get(str(getattr(function, "__module__", None)))
-    name = str(getattr(function, "__qualname__", ""))
-    found: Any = module
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    in_a_script = module is not None and (module.__name__ == "__main__" or module.__name__.startswith(FILE_MODULE))
-    file = getattr(module, "__file__", None) if in_a_script else None
-    if module is None or found is not function or (in_a_script and file is None):
-        raise ValueError(
-            "a function at the top level of a module or script, so that the run can find it when it resumes"
-        )
-    if file is None:
-        return f"{module.__name__}:{name}"
-    path, here = Path(file).resolve(), Path.cwd()
-    return f"{path.relative_to(here) if path.is_relative_to(here) else path}:{name}"
-
-
 Model = TypeVar("Model", bound=BaseModel)
 Precision = Literal["32", "bf16-mixed", "16-mixed"]
 DataDevice = Literal["auto", "host", "device"]
-Whole = Annotated[int, BeforeValidator(whole_number)]
-Integers = Annotated[tuple[Whole, ...], BeforeValidator(_as_list)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
-Duration = Annotated[float, BeforeValidator(_seconds)]
 
 
 class DataConfig(Settings):
@@ -241,7 +134,7 @@ class RunConfig(DataConfig):
     """Epochs of each task at which the learning rate is multiplied by --lr-decay, such as 35,45."""
     lr_decay: float = Field(0.1, gt=0, le=1)
     """Factor by which the learning rate is multiplied at each milestone."""
-    network: Annotated[str, BeforeValidator(_network_name)] = RESNET18
+    network: Annotated[str, BeforeValidator(network_name)] = RESNET18
     """Encoder: resnet18, or your function that makes one, as MODULE:FUNCTION or FILE.py:FUNCTION; its code is run."""
     width: int = Field(64, ge=1)
     """Channels of the encoder's first stage; the paper uses 64."""
@@ -251,6 +144,10 @@ class RunConfig(DataConfig):
     """File (safetensors) with weights of the encoder to start from; the head starts anew."""
     weights_digest: str | None = None
     """Checksum of the --weights file; recorded with the run, which accepts no other file afterwards."""
+
+    average_weights: Annotated[str, BeforeValidator(half_life)] = OFF
+    """Answer with the mean of the weights over the steps, where a step counts half as much after this many later ones:
+    300, or 0.2t, a share of a task's steps. The network as trained is evaluated too."""
 
     protocol: Literal["sound", "published"] = "sound"
     """`published` restores the quirks of the paper's released program; docs/protocols.md describes them."""
@@ -263,13 +160,13 @@ class RunConfig(DataConfig):
     """Number of tasks, all of equal size."""
     classes_per_task: Integers | None = None
     """Classes per task: one number for all tasks, or one for each task, such as 4,3,3; by default as --tasks says."""
-    class_order: Annotated[str | tuple[Whole, ...], BeforeValidator(_class_order)] = "file"
+    class_order: Annotated[str | tuple[Whole, ...], BeforeValidator(to_class_order)] = "file"
     """Order in which classes arrive: file (ascending labels), random:SEED, or a list of labels, such as 5,0-3."""
     ood_every: Literal["stage", "end", "never"] = "stage"
     """When to evaluate under shift: after every task (stage), after the last task only (end), or never."""
     ood_corruptions: Names | None = None
     """Corruptions of the test images, such as fog,snow; by default the data set's (usually the paper's eleven)."""
-    ood_severities: Annotated[tuple[Whole, ...], BeforeValidator(_with_ranges)] = (1,)
+    ood_severities: Annotated[tuple[Whole, ...], BeforeValidator(with_ranges)] = (1,)
     """Severities of the corruptions, from 1 to 5, such as 1,3 or 1-5."""
     ood_constants: Literal["imagenet-c", "cifar-c"] = "imagenet-c"
     """Table of constants that defines how strong each severity is."""
@@ -367,7 +264,13 @@ NOT_PART_OF_IDENTITY = frozenset(
 """Fields that determine where and how a run is executed, but not its results; and presets: their values count."""
 
 
-ADDED_LATER: Mapping[str, Any] = {"precision": "32", "tf32": False, "stem": "cifar", "weights_digest": None}
+ADDED_LATER: Mapping[str, Any] = {
+    "precision": "32",
+    "tf32": False,
+    "stem": "cifar",
+    "weights_digest": None,
+    "average_weights": OFF,
+}
 """Fields that change results and that earlier versions did not have, with the value that means what those did."""
 
 

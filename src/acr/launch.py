@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import psutil
 
-from acr.config import NOT_PART_OF_IDENTITY, RESNET18, RunConfig
+from acr.config import NOT_PART_OF_IDENTITY, RunConfig
 from acr.data.catalog import find
 from acr.data.fingerprint import Fingerprint
 from acr.data.images import DataSet
@@ -39,6 +39,7 @@ from acr.training.results import write_results
 from acr.training.threads import set_threads
 from acr.training.torch_settings import torch_settings
 from acr.training.trainer import Trainer
+from acr.values import RESNET18
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

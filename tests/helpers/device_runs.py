@@ -33,6 +33,7 @@ class Trace:
     losses: list[float | None] = field(default_factory=list)
     memory: dict[str, Any] = field(default_factory=dict)
     weights: dict[str, Any] = field(default_factory=dict)
+    average: dict[str, Any] = field(default_factory=dict)
     steps: list[tuple[int, int, int, Any]] = field(default_factory=list)
     """Task, epoch, step, and the pretend device's counts of it."""
 
@@ -48,6 +49,11 @@ def make_loop(method: str, device: str, **changes: Any) -> TrainingLoop:
     return build_loop(make_config({**SETTINGS, **own, "method": method, "device": device, **changes}), stream)
 
 
+def averaged(loop: TrainingLoop) -> dict[str, Any]:
+    """The averaged weights, if there are any."""
+    return {} if loop.method.average is None else dict(loop.method.average.network.state_dict())
+
+
 def on_cpu(method: str, **changes: Any) -> Trace:
     """The run on the CPU."""
     loop, trace = make_loop(method, "cpu", **changes), Trace()
@@ -56,6 +62,7 @@ def on_cpu(method: str, **changes: Any) -> Trace:
             trace.losses.append(None if event.loss is None else float(event.loss))
     trace.memory = {name: value.clone() for name, value in loop.method.memory().items()}
     trace.weights = {name: value.clone() for name, value in loop.method.network.state_dict().items()}
+    trace.average = {name: value.clone() for name, value in averaged(loop).items()}
     return trace
 
 
@@ -75,4 +82,5 @@ def on_device(method: str, **changes: Any) -> Trace:
                 trace.steps.append((event.batch.task, event.batch.epoch, event.batch.step, counts))
         trace.memory = {name: device.read(value).clone() for name, value in loop.method.memory().items()}
         trace.weights = {name: device.read(value).clone() for name, value in loop.method.network.state_dict().items()}
+        trace.average = {name: device.read(value).clone() for name, value in averaged(loop).items()}
     return trace

@@ -31,7 +31,8 @@ def content(run):
     results = json.loads((run.folder / "results.json").read_text())
     results.pop("timing")
     _, state = Checkpoints(run.folder / "checkpoint", run.config.identity()).load()
-    weights = {name: value.numpy() for name, value in state["method"]["network"].items()}
+    networks = {"": state["method"]["network"], "average.": state["method"].get("average", {}).get("network", {})}
+    weights = {f"{which}{name}": value.numpy() for which, part in networks.items() for name, value in part.items()}
     arrays = {}
     for path in run.folder.glob("*.npz"):
         with np.load(path, allow_pickle=False) as file:
@@ -92,9 +93,9 @@ def run_with_kills(method, out, kills, seed, config):
     return acr.load_run(events.parent), done
 
 
-def check(method, tmp_path, kills, seed):
+def check(method, tmp_path, kills, seed, **more):
     for epochs in (2, 4, 8):  # a machine that is through before it could be killed often enough gets more to do
-        config = {**SMALL, "epochs": epochs, **QUICK.get(method, {})}
+        config = {**SMALL, "epochs": epochs, **QUICK.get(method, {}), **more}
         out = tmp_path / str(epochs)
         killed, done = run_with_kills(method, out, kills, seed, config)
         if done >= kills:
@@ -107,9 +108,9 @@ def check(method, tmp_path, kills, seed):
     assert left == []
 
 
-@pytest.mark.parametrize("method", ["acr", "er"])
-def test_killed_runs_end_like_undisturbed_ones(method, tmp_path):
-    check(method, tmp_path, kills=3, seed=11)
+@pytest.mark.parametrize(("method", "average"), [("acr", "0.3t"), ("er", "off")])
+def test_killed_runs_end_like_undisturbed_ones(method, average, tmp_path):
+    check(method, tmp_path, kills=3, seed=11, average_weights=average)
 
 
 @pytest.mark.slow

@@ -55,6 +55,10 @@ def learn(
         Path | None, flag("File (safetensors) with weights of the encoder to start from.", "weights", FIXED)
     ] = None,
     seed: Annotated[int | None, flag("Seed of everything random.", "seed", FIXED, number=True)] = None,
+    average_weights: Annotated[
+        str | None,
+        flag("Answer with averaged weights: half-life of a step, such as 300 or 0.2t.", "average_weights", FIXED),
+    ] = None,
     no_flip: Annotated[
         bool,
         Parameter(
@@ -95,6 +99,7 @@ def learn(
              "seed": seed, "flip": False if no_flip else None, "buffer_size": buffer_size, "epochs": epochs,
              "learning_rate": learning_rate, "batch_size": batch_size, "replay_size": replay_size,
              "validation_fraction": validation_fraction, "patience": patience, "precision": precision,
+             "average_weights": average_weights,
              "device": device, "threads": threads}  # fmt: skip
     parameters: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     try:

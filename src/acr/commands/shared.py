@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from acr.config import whole_number
+from acr.values import whole_number
 
 
 def whole(kind: Any, tokens: Sequence[Any]) -> int:

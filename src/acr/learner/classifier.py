@@ -22,7 +22,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from torch import nn
 
-from acr.config import RESNET18, Precision, RunConfig
+from acr.config import Precision, RunConfig
 from acr.learner.images import Batch, read_images
 from acr.learner.knowledge import Knowledge
 from acr.learner.labels import Labels, check_one_each, to_labels
@@ -33,6 +33,7 @@ from acr.learner.visit import Rows
 from acr.shift.suite import ShiftSpec
 from acr.training.devices import find_device
 from acr.training.torch_settings import torch_settings
+from acr.values import RESNET18
 
 
 class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
@@ -59,6 +60,8 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         validation_fraction: share of each visit's images that is not learned from but decides when to stop early;
             0: all epochs are used.
         patience: epochs without a better accuracy on these images after which a visit ends, at its best epoch.
+        average_weights: answer with weights averaged over the steps: half-life of a step's share in steps (``"300"``),
+            or in shares of a visit's steps (``"0.2t"``), or ``"off"``; by default what the method uses.
         precision: ``32``, ``bf16-mixed`` or ``16-mixed``.
         threads: CPU threads; by default what a short measurement at the first visit finds faster.
         verbose: whether to show progress; by default in a terminal and in a notebook.
@@ -91,6 +94,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         flip: bool = True,
         validation_fraction: float = 0.0,
         patience: int = 5,
+        average_weights: str | float | None = None,
         precision: Precision = "32",
         threads: int | None = None,
         verbose: bool | None = None,
@@ -112,6 +116,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.flip = flip
         self.validation_fraction = validation_fraction
         self.patience = patience
+        self.average_weights = average_weights
         self.precision = precision
         self.threads = threads
         self.verbose = verbose
@@ -170,7 +175,6 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         known = self._needed()
         batch = self._read(known, images)
         with self._settings(known, known.config):
-            known.method.network.eval()
             return in_parts(known.method, known.method.embed, batch.images).numpy()
 
     def score(self, images: Any, labels: Any, sample_weight: Any = None) -> float:

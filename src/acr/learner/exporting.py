@@ -68,9 +68,9 @@ def export(classifier: ContinualClassifier, path: Path, *, overwrite: bool = Fal
     make = _maker(path)
     _check_target(path, overwrite)
     facts = _facts(known)
-    predictor = known.method.predictor()
     images = _images(known)
-    with classifier._settings(known, known.config):
+    with classifier._settings(known, known.config), known.method.answering():
+        predictor = known.method.predictor()
         expected = _expected(known, predictor, images)
     try:
         made = make(_Probabilities(_portable(predictor)), facts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from acr.config import RESNET18
 from acr.data.catalog import find
 from acr.errors import InputError, command
 from acr.learner.classifier import ContinualClassifier
@@ -14,10 +13,11 @@ from acr.learner.labels import Labels
 from acr.runs.run import Run
 from acr.training.building import Pictures
 from acr.training.checkpoint import Checkpoints
+from acr.values import RESNET18
 
 PARAMETERS = (
     *("method", "buffer_size", "network", "width", "epochs", "learning_rate", "seed", "batch_size", "replay_size"),
-    *("stem", "precision"),
+    *("stem", "average_weights", "precision"),
 )
 """Parameters of the classifier that are fields of a run's config."""
 

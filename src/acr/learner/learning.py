@@ -28,7 +28,7 @@ from acr.training.threads import measured_threads
 if TYPE_CHECKING:
     from acr.learner.classifier import ContinualClassifier
 
-FIXED = ("method", "network", "width", "stem", "image_size", "seed")
+FIXED = ("method", "network", "width", "stem", "image_size", "seed", "average_weights")
 """Parameters that cannot be changed once something has been learned."""
 
 
@@ -105,6 +105,8 @@ def config_of(classifier: ContinualClassifier, before: Knowledge | None) -> RunC
         raise InputError(f"validation_fraction must be at least 0 and below 1; got {classifier.validation_fraction}.")
     if classifier.patience < 1:
         raise InputError(f"patience must be 1 or more; got {classifier.patience}.")
+    if given["average_weights"] is None:
+        del given["average_weights"]
     if before is not None:
         # Weights to start from have served their purpose, and their file may be gone.
         given["weights"] = None

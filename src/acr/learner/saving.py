@@ -22,7 +22,6 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from acr._version import __version__
-from acr.config import RESNET18
 from acr.errors import AcrError, InputError, shown
 from acr.learner.learning import config_of
 from acr.learner.packing import DIGEST, KIND, SCHEMA, ModelFile, packed, unpacked
@@ -31,6 +30,7 @@ from acr.runs.reading import parse_json
 from acr.storage import files
 from acr.storage.locks import exclusive
 from acr.training.devices import find_device
+from acr.values import RESNET18
 
 if TYPE_CHECKING:
     from acr.learner.classifier import ContinualClassifier

@@ -20,7 +20,6 @@ IMAGES_AT_ONCE = 500
 
 def scores(method: Method, images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
     """Scores of all classes in double precision, so that probabilities add up to one."""
-    method.network.eval()
     return in_parts(method, method.logits, images).double().numpy()
 
 
@@ -53,14 +52,18 @@ def right_under_shift(
 
 @torch.inference_mode()
 def in_parts(method: Method, function: Callable[[Tensor], Tensor], images: npt.NDArray[np.uint8]) -> Tensor:
-    """What a function of the method gives for images, a few hundred at a time, on the host."""
+    """What a function of the method gives for images, a few hundred at a time, on the host.
+
+    The method answers with the network that it answers with.
+    """
     if not len(images):
         raise InputError("There is no image to look at.")
     parts = [images[start : start + IMAGES_AT_ONCE] for start in range(0, len(images), IMAGES_AT_ONCE)]
     device = method.context.device
-    return torch.cat(
-        [function(torch.from_numpy(np.ascontiguousarray(part)).to(device)).float().cpu() for part in parts]
-    )
+    with method.answering():
+        return torch.cat(
+            [function(torch.from_numpy(np.ascontiguousarray(part)).to(device)).float().cpu() for part in parts]
+        )
 
 
 def stored(method: Method) -> npt.NDArray[np.uint8]:

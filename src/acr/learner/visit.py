@@ -84,7 +84,6 @@ def learn(
             if isinstance(event, EpochEnd):
                 last_loss = _read(losses)
                 if early_stop is not None and _may_stop(method, event.epoch):
-                    method.network.eval()
                     best.offer(early_stop.accuracy(method), event.epoch, method)
                     if event.epoch - best.epoch >= early_stop.patience or event.epoch + 1 == config.epochs:
                         method.load_state_dict(best.state)

@@ -82,6 +82,7 @@ class CLSER(MemoryMethod):
     name = "cls-er"
     label = "CLS-ER"
     summary = "CLS-ER: replay that is held to two averaged copies of the network; the slower one answers"
+    no_average = "its stable copy, which answers, has averaged weights already"
     Options: ClassVar[type[MethodOptions]] = CLSEROptions
     settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         # Tasks of 180 steps: the frequencies and decays of the program's Sequential MNIST, with the weight of CIFAR-10.

@@ -72,6 +72,9 @@ class GDumb(MemoryMethod):
     name = "gdumb"
     label = "GDumb"
     summary = "GDumb: a balanced memory, and a network fitted to it from scratch"
+    no_average = (
+        "it trains a new network after every task, with a schedule that ends at a low rate, and none in between"
+    )
     Options: ClassVar[type[MethodOptions]] = GDumbOptions
     settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {  # the paper's
         "split-cifar100": {"weight_decay": 1e-6},  # the momentum depends on the buffer

@@ -16,7 +16,8 @@ Whatever it keeps between two calls belongs in ``state_dict``; a run resumed fro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -32,6 +33,7 @@ from acr.memory.confidence import ConfidenceTable
 from acr.methods.context import Batch as Batch
 from acr.methods.context import Context as Context
 from acr.networks import Network
+from acr.networks.averaging import WeightAverage
 
 
 class Method:
@@ -60,6 +62,8 @@ class Method:
     gradients itself, and not only through :meth:`step`, cannot."""
     uses_last_epochs: ClassVar[bool] = False
     """Whether the last epochs of a task differ from the others, so that a task cannot be ended early."""
+    no_average: ClassVar[str] = ""
+    """Why ``--average-weights`` does not apply to the method, as a clause; empty if it does."""
     exemptions: ClassVar[Mapping[str, str]] = {}
     """Checks of :func:`acr.testing.check_method` that do not apply, each with the reason."""
 
@@ -76,6 +80,8 @@ class Method:
         self.optimizer = self.make_optimizer(network)
         self.confidence: ConfidenceTable | None = None
         """Confidence of the current task's samples, if the method records it."""
+        self.average: WeightAverage | None = None
+        """The averaged network, if the run has one. The training loop updates it after every step."""
 
     @classmethod
     def settings_for(cls, dataset: str, buffer_size: int) -> Mapping[str, Any]:
@@ -127,8 +133,23 @@ class Method:
     def end_task(self, task: Task) -> None:
         """All epochs of a task are over."""
 
+    @contextmanager
+    def answering(self, *, as_trained: bool = False) -> Iterator[None]:
+        """Ask the method within this: ``network`` is then the one that answers, in evaluation mode.
+
+        It is the averaged one, if the run has one, unless the network ``as_trained`` is wanted.
+        """
+        trained = self.network
+        if self.average is not None and not as_trained:
+            self.network = self.average.network
+        self.network.eval()
+        try:
+            yield
+        finally:
+            self.network = trained
+
     def logits(self, images: Tensor) -> Tensor:
-        """Scores of all classes, n x K; the network is in evaluation mode when this is called."""
+        """Scores of all classes, n x K, by ``network``, which is in evaluation mode; see :meth:`answering`."""
         return self.network(images)
 
     def predictor(self) -> nn.Module:
@@ -157,12 +178,16 @@ class Method:
     def state_dict(self) -> dict[str, Any]:
         """Everything the method keeps, as nested dicts and lists of tensors, numbers, strings and None."""
         state = {"network": dict(self.network.state_dict()), "optimizer": self.optimizer.state_dict()}
+        if self.average is not None:
+            state["average"] = self.average.state_dict()
         return state if self.context.scaler is None else {**state, "scaler": self.context.scaler.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a saved state."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
         if self.context.scaler is not None:
             self.context.scaler.load_state_dict(state["scaler"])
 

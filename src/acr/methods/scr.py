@@ -71,8 +71,9 @@ class SCR(MemoryMethod):
         self.projection = make_projection(self.features, options.projection_size, draws)
         self.projection.to(network.mean)  # its device and its type
         self.optimizer.add_param_group({"params": list(self.projection.parameters())})
-        self._means: Tensor | None = None
-        """The class means for the present weights and memory, K x features; None until they are needed."""
+        self._means: tuple[Network, Tensor] | None = None
+        """The class means for the present weights and memory, K x features, and the network that embedded the images;
+        None until they are needed."""
 
     def observe(self, batch: Batch) -> Tensor:
         """One step on the contrastive loss of two views of the current and a replayed batch; returns that loss."""
@@ -95,9 +96,9 @@ class SCR(MemoryMethod):
 
     def logits(self, images: Tensor) -> Tensor:
         """Cosines of the embeddings and the class means over τ, n x K; the nearest mean has the highest score."""
-        if self._means is None:
-            self._means = self.class_means()
-        return nearest_mean_scores(self.network.features(images), self._means, self.options.temperature)
+        if self._means is None or self._means[0] is not self.network:
+            self._means = self.network, self.class_means()
+        return nearest_mean_scores(self.network.features(images), self._means[1], self.options.temperature)
 
     def predictor(self) -> nn.Module:
         """Embeddings compared with the class means, in one module."""

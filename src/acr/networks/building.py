@@ -8,11 +8,12 @@ from functools import cached_property
 
 from torch import Tensor
 
-from acr.config import RESNET18, RunConfig
+from acr.config import RunConfig
 from acr.networks.encoders import EncoderFunction, Trial, try_out
 from acr.networks.network import Head, Network, assemble
 from acr.networks.resnet import resnet18
 from acr.networks.weights import load_encoder, read_weights
+from acr.values import RESNET18
 
 
 @dataclass

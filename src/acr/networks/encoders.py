@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from acr.config import FILE_MODULE
 from acr.errors import InputError
+from acr.values import FILE_MODULE
 
 GIVEN = ("channels", "image_size", "width")
 """Parameters that the function may have; each is passed by name if it does."""

@@ -36,6 +36,8 @@ COLUMNS = {
     "bwt": Column("BWT %", "change of old tasks' accuracy since they were learned", 100),
     "ood_acc": Column("shifted ACC %", "the same as ACC on corrupted images", 100),
     "ood_bwt": Column("shifted BWT %", "the same as BWT on corrupted images", 100),
+    "as_trained_acc": Column("raw ACC %", "ACC of the network as trained, where ACC is of averaged weights", 100),
+    "as_trained_ood_acc": Column("raw shifted ACC %", "the same on corrupted images", 100),
     "relative_robustness": Column("robust", "shifted ACC over clean ACC", digits=2),
     "mean_corruption_error": Column(
         "mCE %", "error on corrupted images relative to a baseline run, 100 is equal", low_is_good=True

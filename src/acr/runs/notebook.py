@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import Any
 
 from acr.errors import InputError, printable
-from acr.runs.schema import Results
+from acr.evaluation.counts import Counts
+from acr.runs.schema import Results, Stage
 
 
 def count_rows(results: Results) -> Iterator[dict[str, Any]]:
@@ -17,31 +18,45 @@ def count_rows(results: Results) -> Iterator[dict[str, Any]]:
 
     ``correct`` and ``accuracy`` are those that the run's protocol reports; ``correct_seen``, ``correct_all`` and
     ``correct_task`` have predictions over the classes seen so far, over all outputs, and within the task. Stages and
-    tasks are counted from 0.
+    tasks are counted from 0. ``weights`` are those that predicted: ``as trained``; in a run with averaged weights there
+    are rows for ``averaged`` and for ``as trained``.
     """
     names = ("method", "dataset", "buffer_size", "seed", "protocol")
     run = {name: getattr(results, name) for name in names}
-    for stage in results.stages:
-        for scenario, counts in stage.scenarios.items():
-            corruption, _, severity = scenario.partition("/")
-            where = {
-                "stage": stage.stage,
-                "scenario": scenario,
-                "corruption": corruption if severity else None,
-                "severity": int(severity) if severity.isdecimal() else None,
+    counted = [
+        (stage, weights, scenario, counts)
+        for stage in results.stages
+        for weights, scenarios in _by_weights(stage)
+        for scenario, counts in scenarios.items()
+    ]
+    for stage, weights, scenario, counts in counted:
+        corruption, _, severity = scenario.partition("/")
+        where = {
+            "stage": stage.stage,
+            "scenario": scenario,
+            "corruption": corruption if severity else None,
+            "severity": int(severity) if severity.isdecimal() else None,
+        }
+        for task, by_class in enumerate(counts.total):
+            total = sum(by_class)
+            right = {over: sum(table[task]) for over, table in counts.correct.items()}
+            yield {
+                **run,
+                **where,
+                "task": task,
+                "weights": weights,
+                "total": total,
+                "correct": right[results.headline],
+                "accuracy": right[results.headline] / total if total else math.nan,
+                **{f"correct_{over}": right[over] for over in ("seen", "all", "task")},
             }
-            for task, by_class in enumerate(counts.total):
-                total = sum(by_class)
-                right = {over: sum(table[task]) for over, table in counts.correct.items()}
-                yield {
-                    **run,
-                    **where,
-                    "task": task,
-                    "total": total,
-                    "correct": right[results.headline],
-                    "accuracy": right[results.headline] / total if total else math.nan,
-                    **{f"correct_{over}": right[over] for over in ("seen", "all", "task")},
-                }
+
+
+def _by_weights(stage: Stage) -> list[tuple[str, dict[str, Counts]]]:
+    """What was counted after a task, by the weights that answered."""
+    if not stage.as_trained:
+        return [("as trained", stage.scenarios)]
+    return [("averaged", stage.scenarios), ("as trained", stage.as_trained)]
 
 
 def to_frame(results: Results) -> Any:

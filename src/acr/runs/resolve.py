@@ -20,6 +20,7 @@ from acr.networks.weights import digest_of
 from acr.runs.former import REMOVED, in_todays_terms
 from acr.runs.reading import read_yaml
 from acr.runs.schema import SCHEMA
+from acr.values import OFF
 
 
 class StoredConfig(NamedTuple):
@@ -61,6 +62,8 @@ def make_config(values: Mapping[str, Any], *, file: Mapping[str, Any] | None = N
     options = validated(method.Options, {n: v for n, v in layered.items() if n in option_names})
     fields = {n: v for n, v in layered.items() if n in RunConfig.model_fields}
     config = validated(RunConfig, {**fields, "options": options})
+    if config.average_weights != OFF and method.no_average:
+        raise InputError(f"--average-weights does not apply to {method.name}: {method.no_average}.")
     if config.weights is not None and config.weights_digest is None:  # the run is tied to the content of this file
         config = config.model_copy(update={"weights_digest": digest_of(config.weights)})
     return method.complete_config(config)

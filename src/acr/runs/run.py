@@ -147,6 +147,11 @@ class Run:
         """Accuracy matrices by scenario, with predictions over the outputs that the run's protocol reports."""
         return self.accuracy_over(self.results.headline)
 
+    @cached_property
+    def accuracy_as_trained(self) -> Mapping[str, Matrix]:
+        """As ``accuracy``, of the network as trained, in a run that answers with averaged weights; empty in others."""
+        return summary.accuracy_matrices(self.results, self.results.headline, as_trained=True)
+
     def calibration_error(self, scenario: str = "clean") -> float:
         """Expected calibration error after the last task, over the classes seen; NaN if it was not measured."""
         return summary.calibration_error(self.results, scenario)
@@ -167,8 +172,8 @@ class Run:
 
         Its columns are ``method``, ``dataset``, ``buffer_size``, ``seed`` and ``protocol`` (the same in every row, so
         that the tables of several runs can be put together), ``stage``, ``scenario``, ``corruption``, ``severity``,
-        ``task``, ``total``, ``correct``, ``accuracy``, and ``correct_seen``, ``correct_all`` and ``correct_task``: see
-        :func:`acr.runs.notebook.count_rows`. pandas is not installed with this package.
+        ``task``, ``weights``, ``total``, ``correct``, ``accuracy``, and ``correct_seen``, ``correct_all`` and
+        ``correct_task``: see :func:`acr.runs.notebook.count_rows`. pandas is not installed with this package.
         """
         return to_frame(self.results)
 

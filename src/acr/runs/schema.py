@@ -27,7 +27,9 @@ class Stage(_Part):
     stage: NonNegativeInt
     """The last task learned, counted from 0."""
     scenarios: dict[str, Counts]
-    """``clean``, and ``corruption/severity``."""
+    """``clean``, and ``corruption/severity``: what the network that answers got right."""
+    as_trained: dict[str, Counts] = {}
+    """The same of the network as trained, where the one that answers has averaged weights; empty otherwise."""
     memory: dict[str, int] = {}
     """Number of stored samples by ``task/class``."""
 
@@ -103,7 +105,10 @@ class Results(_Part):
                 raise ValueError(f"stage {stage.stage} of {len(self.tasks)} tasks")
             if "clean" not in stage.scenarios:
                 raise ValueError(f"stage {stage.stage} has no clean evaluation")
-            if any(len(counts.total) > len(self.tasks) for counts in stage.scenarios.values()):
+            if stage.as_trained and stage.as_trained.keys() != stage.scenarios.keys():
+                raise ValueError(f"stage {stage.stage} has other scenarios for the network as trained")
+            counted = (*stage.scenarios.values(), *stage.as_trained.values())
+            if any(len(counts.total) > len(self.tasks) for counts in counted):
                 raise ValueError("more tasks were evaluated than there are")
         return self
 

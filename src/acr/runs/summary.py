@@ -39,15 +39,19 @@ def shifted_scenarios(results: Results) -> list[str]:
     return [name for name in scenarios(results) if name != "clean"]
 
 
-def accuracy_matrices(results: Results, over: Over) -> Mapping[str, Matrix]:
+def accuracy_matrices(results: Results, over: Over, *, as_trained: bool = False) -> Mapping[str, Matrix]:
     """One accuracy matrix per scenario, and ``ood``, the mean over the shifted ones.
 
-    ``over``: the outputs among which predictions are made.
+    Args:
+        results: of a finished run.
+        over: the outputs among which predictions are made.
+        as_trained: of the network as trained, where the one that answers has averaged weights; empty elsewhere.
     """
-    by_stage = {stage.stage: stage.scenarios for stage in results.stages}
+    by_stage = {stage.stage: stage.as_trained if as_trained else stage.scenarios for stage in results.stages}
     matrices = ByScenario(
         (name, accuracy_matrix([by_stage.get(stage, {}).get(name) for stage in range(len(results.tasks))], over))
         for name in scenarios(results)
+        if any(name in counted for counted in by_stage.values())
     )
     shifted = [matrix for name, matrix in matrices.items() if name != "clean"]
     if shifted:
@@ -115,6 +119,10 @@ def summarise(results: Results, baseline: Results | None = None) -> dict[str, An
         numbers["relative_robustness"] = numbers["ood_acc"] / numbers["acc"] if numbers["acc"] else float("nan")
         errors = [calibration_error(results, name) for name in shifted_scenarios(results)]
         numbers["ood_calibration_error"] = float(np.mean(errors))
+    raw = accuracy_matrices(results, results.headline, as_trained=True)
+    for name in ("clean", "ood"):
+        if name in raw:
+            numbers[f"as_trained_{'ood_' if name == 'ood' else ''}acc"] = metrics.average_accuracy(raw[name])
     if baseline is not None:
         numbers["mean_corruption_error"] = mean_corruption_error(results, baseline)
     numbers["cv_classes"] = results.memory.cv_classes

@@ -112,13 +112,14 @@ def measure(config: RunConfig, data: DataSet) -> Measured:
     began = time.perf_counter()
     loop.end_task(task)
     end_seconds = (time.perf_counter() - began) * times_longer
-    method.network.eval()
     positions = np.arange(min(INFERRED_IMAGES, len(data.test)))
     began = time.perf_counter()
-    predict(method.logits, StoredImages("clean", data.test.images), positions, 0)
-    image_seconds = (time.perf_counter() - began) / len(positions)
+    with method.answering():
+        predict(method.logits, StoredImages("clean", data.test.images), positions, 0)
+    averaged = [] if method.average is None else [method.average.network]  # both networks are evaluated and saved
+    image_seconds = (1 + len(averaged)) * (time.perf_counter() - began) / len(positions)
     tensors: dict[str, torch.Tensor] = {}
-    flatten(method.network.state_dict(), tensors)
+    flatten([network.state_dict() for network in (method.network, *averaged)], tensors)
     return Measured(
         mean_over_epochs(by_epoch, config.epochs),
         end_seconds,

@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from acr.config import RESNET18
 from acr.data.stream import TaskStream
 from acr.errors import AcrError
 from acr.methods.method import REGISTRY, Method, method_class, method_names, register, unfit
@@ -30,6 +29,7 @@ from acr.testing.poison import PoisonedStream
 from acr.testing.rehearsal import Rehearsal, different_tensors, first_difference
 from acr.testing.toy_data import toy_data
 from acr.training.checkpoint import Checkpoints
+from acr.values import RESNET18
 
 TASKS = ((0, 1), (2, 3), (4, 5))
 NEXT_LOSSES = 20
@@ -153,6 +153,24 @@ def check_resume(trial: Trial) -> None:
         assert not different, f"saved after step {stop} and loaded, it ends differently: {', '.join(different[:5])}"
 
 
+def check_averages(trial: Trial) -> None:
+    """Averaging the weights changes nothing in training, answers with other weights, and resumes."""
+    base, stop = trial.base, STOPS[-1]
+    run = trial.rehearse(average_weights="0.5t")
+    run.record_at = {stop}
+    run.go()
+    parted = first_difference(base.losses, run.losses)
+    assert parted is None, f"with weights averaged beside it, the losses differ at {parted}"
+    images = torch.from_numpy(trial.stream().data.test.images.copy())
+    assert not torch.equal(base.scores(images), run.scores(images)), (
+        "logits are the same with averaged weights: they must come from self.network"
+    )
+    again = trial.rehearse(average_weights="0.5t")
+    again.load_state(run.recorded[stop][0])
+    different = different_tensors(run.tensors(), again.go().tensors())
+    assert not different, f"saved after step {stop} and loaded, it ends differently: {', '.join(different[:5])}"
+
+
 def check_no_future(trial: Trial) -> None:
     """Only samples and labels of the current task are accessed; replacing all others by noise changes nothing."""
     run = trial.rehearse(PoisonedStream(trial.stream().data, TASKS)).go()
@@ -233,6 +251,7 @@ CHECKS: dict[str, Callable[[Trial], None]] = {
     "deterministic": check_determinism,
     "own-randomness": check_own_randomness,
     "resumes": check_resume,
+    "averages": check_averages,
     "no-future": check_no_future,
     "no-test-images": check_no_test_images,
     "all-outputs": check_all_outputs,
@@ -264,11 +283,12 @@ def check_method(
         assert exempt in CHECKS, f"{name} declares itself exempt from {exempt!r}; the checks are {', '.join(CHECKS)}"
         assert str(reason).strip(), f"{name} declares itself exempt from {exempt!r} without a reason"
     trial = Trial(cls, options, network)
+    exemptions = {**cls.exemptions, **({"averages": cls.no_average} if cls.no_average else {})}
     passed = []
     with _global_generators_kept(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for check, function in CHECKS.items():
-            if check in cls.exemptions:
+            if check in exemptions:
                 continue
             try:
                 function(trial)
@@ -279,7 +299,7 @@ def check_method(
                 raise AssertionError(message) from error
             passed.append(check)
     m = trial.measured
-    return ConformanceReport(name, tuple(passed), dict(cls.exemptions), m["memory"], m["budget"], m["side"])
+    return ConformanceReport(name, tuple(passed), exemptions, m["memory"], m["budget"], m["side"])
 
 
 @contextmanager

@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from acr.config import RESNET18, RunConfig, validated
+from acr.config import RunConfig, validated
 from acr.data.stream import Task, TaskStream
 from acr.launch import build_loop
 from acr.methods.method import Method
 from acr.testing.poison import PoisonedStream
 from acr.training.checkpoint import clone_state, flatten
 from acr.training.loop import Cursor, EpochEnd, Step
+from acr.values import OFF, RESNET18
 
 WIDTH = 4
 """Channels of the network's first stage: a step takes milliseconds."""
@@ -30,6 +31,7 @@ class Rehearsal:
         options: options of the method; by default its own defaults.
         test_images: scored after every task, where a real run evaluates.
         network: the encoder, as in :func:`acr.run`.
+        average_weights: half-life of the weights' average, as in :func:`acr.run`.
         watch: called after every step and at the end of every task, between two calls of the method.
     """
 
@@ -44,6 +46,7 @@ class Rehearsal:
         buffer_size: int = 18,
         epochs: int = 2,
         learning_rate: float = 0.03,
+        average_weights: str = OFF,
         test_images: Tensor | None = None,
         watch: Callable[[Rehearsal], None] | None = None,
     ) -> None:
@@ -59,6 +62,7 @@ class Rehearsal:
             "replay_size": batch_size,
             "buffer_size": buffer_size if cls.uses_memory else 0,
             "learning_rate": learning_rate,
+            "average_weights": average_weights,
         }
         self.stream = stream
         self.loop = build_loop(cls.complete_config(validated(RunConfig, values)), stream, cls)
@@ -121,8 +125,8 @@ class Rehearsal:
     @torch.inference_mode()
     def scores(self, images: Tensor) -> Tensor:
         """The method's scores of images."""
-        self.method.network.eval()
-        return self.method.logits(images)
+        with self.method.answering():
+            return self.method.logits(images)
 
     def copy_of_state(self) -> dict[str, Any]:
         """A copy of what a checkpoint would hold."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
@@ -10,9 +11,11 @@ from acr.config import Precision, RunConfig
 from acr.data.views import Views
 from acr.methods.method import Context, Method
 from acr.networks import Network, NetworkBuilder
+from acr.networks.averaging import WeightAverage
 from acr.randomness import keyed_global
 from acr.training.compilation import compile_encoder
 from acr.training.devices import find_device
+from acr.values import OFF, HalfLife
 
 AUTOCAST: dict[Precision, torch.dtype | None] = {"32": None, "bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
 """Type in which the encoder computes."""
@@ -77,4 +80,8 @@ def build_method(
         device=device,
         scaler=torch.amp.GradScaler(device.type) if config.precision == "16-mixed" else None,
     )
-    return cls(build_network("run"), config.options, context)
+    method = cls(build_network("run"), config.options, context)
+    if config.average_weights != OFF:
+        # A copy, not a newly built network: a method may have set up its network's head.
+        method.average = WeightAverage(deepcopy(method.network), HalfLife.parse(config.average_weights))
+    return method

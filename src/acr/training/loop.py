@@ -160,6 +160,8 @@ class TrainingLoop:
             self.method.network.train()  # an evaluation may have left it in evaluation mode
             with self.encoder_draws():
                 loss = self.method.observe(batch)
+            if self.method.average is not None:
+                self.method.average.update(self.method.network, self.steps_per_epoch(task) * self.context.epochs)
             yield Step(batch, loss)
 
     def end_task(self, task: Task) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from acr.config import RunConfig
 from acr.data.stream import Task, TaskStream
 from acr.errors import AcrError, command
+from acr.evaluation.counts import Counts
 from acr.evaluation.evaluator import evaluate
 from acr.evaluation.scenarios import Scenario
 from acr.runs.schema import Stage
@@ -150,26 +152,31 @@ class Trainer:
         last = task.index == len(self.loop.tasks) - 1
         number = len(self.stream) - 1 if last else task.index
         due = self.config.ood_every == "stage" or (self.config.ood_every == "end" and last)
-        self.method.network.eval()
-        counted = {
-            scenario.name: evaluate(self.method.logits, scenario, self.stream, number)
-            for scenario in self.scenarios
-            if scenario.name == "clean" or due
-        }
-        stage = Stage(stage=number, scenarios=counted, memory=self.stored_parts())
+        scenarios = [scenario for scenario in self.scenarios if scenario.name == "clean" or due]
+        counted = self.count(scenarios, number)
+        as_trained = {} if self.method.average is None else self.count(scenarios, number, as_trained=True)
+        stage = Stage(stage=number, scenarios=counted, as_trained=as_trained, memory=self.stored_parts())
         self.stages.append(stage)
         accuracy = counted["clean"].accuracy(self.headline)
+        raw = {name: counts.accuracies(self.headline) for name, counts in as_trained.items()}
         self.folder.event(
             "stage",
             stage=number,
             taken=self.loop.steps_taken(),
             accuracy=accuracy,
             accuracies={name: counts.accuracies(self.headline) for name, counts in counted.items()},
+            **({"as_trained": raw} if raw else {}),
             memory=sum(stage.memory.values()),
             parts=stage.memory,
         )
         where = f"after task {number + 1}/{len(self.stream)}"
-        self.progress.say(f"{where}: accuracy {100 * accuracy:.1f} % on all tasks so far")
+        told = f" (as trained {100 * as_trained['clean'].accuracy(self.headline):.1f} %)" if as_trained else ""
+        self.progress.say(f"{where}: accuracy {100 * accuracy:.1f} %{told} on all tasks so far")
+
+    def count(self, scenarios: Sequence[Scenario], number: int, *, as_trained: bool = False) -> dict[str, Counts]:
+        """What the network that answers, or the one ``as_trained``, gets right on tasks 0..number, by scenario."""
+        with self.method.answering(as_trained=as_trained):
+            return {s.name: evaluate(self.method.logits, s, self.stream, number) for s in scenarios}
 
     def stored_parts(self) -> dict[str, int]:
         """Number of stored samples of each part of the memory, ``task/class``."""
@@ -182,9 +189,8 @@ class Trainer:
 
     def evaluate_now(self, task: Task, epoch: int) -> None:
         """Evaluate between two epochs, for the screen and the log only: the results do not include it."""
-        self.method.network.eval()
         number = len(self.stream) - 1 if self.method.sees_all_tasks else task.index
-        accuracy = evaluate(self.method.logits, self.scenarios[0], self.stream, number).accuracy(self.headline)
+        accuracy = self.count(self.scenarios[:1], number)["clean"].accuracy(self.headline)
         self.folder.event("evaluation", task=task.index, epoch=epoch, accuracy=accuracy)
         self.progress.say(f"task {task.index + 1}, epoch {epoch + 1}: accuracy {100 * accuracy:.1f} %")
 

@@ -1,0 +1,154 @@
+"""Which parts of averaged replay earn their place: variants measured on held-out training images, never on test images.
+
+    python benchmarks/research.py QUESTION [--data-root DATA] [--jobs 2]
+
+The scale is ``small``: CIFAR-100 labels 0-19 in five tasks of four, 250 training images per class, width 8, 20 epochs,
+200 places in the memory. Half of CIFAR's training images are held out, and 100 of them per class are evaluated, clean
+and at severity 1 of the paper's eleven corruptions, after the last task. The seeds are others than those of the final
+comparison. Every run gives one row per network: as trained, and averaged with several half-lives (shares of a task).
+Rows are appended to results/research.csv as runs end, and runs that the file already contains are not repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import multiprocessing
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))  # a child process imports this file from anywhere
+
+from acr.config import RunConfig, validated
+from acr.data.loading import load_dataset
+from acr.data.stream import TaskStream
+from acr.evaluation.evaluator import evaluate
+from acr.launch import build_loop, make_scenarios
+from acr.methods.method import method_class
+from acr.networks import Network
+from acr.networks.averaging import WeightAverage
+from acr.training.loop import Step
+from acr.values import HalfLife
+from research_methods import lab_class
+
+HALF_LIVES = ("0.1t", "0.2t", "0.35t", "0.5t")
+TEACHER = "0.2t"
+"""Half-life of the average that a variant uses while it learns."""
+SMALL = {
+    "dataset": "split-cifar100",
+    "samples_per_class": 250,
+    "validation_fraction": 0.5,
+    "test_samples_per_class": 100,
+    "width": 8,
+    "epochs": 20,
+    "buffer_size": 200,
+    "learning_rate": 0.1,
+    "threads": 1,
+    "quiet": True,
+    "device": "cpu",
+}
+COLUMNS = ("question", "variant", "settings", "options", "seed", "network", "clean", "shifted", "steps", "seconds")
+Cell = dict[str, Any]
+
+
+def variants(*named: tuple[str, dict[str, Any]], seeds: tuple[int, ...] = (100, 101), **settings: Any) -> list[Cell]:
+    """One cell per variant and seed; options are those of LabOptions, or of the ``method`` that they name."""
+    return [
+        {"variant": name, "settings": settings, "options": options, "seed": seed}
+        for seed in seeds
+        for name, options in named
+    ]
+
+
+QUESTIONS: dict[str, list[Cell]] = {
+    "loss": variants(
+        ("proxy", {"loss": "proxy"}),
+        ("ce", {"loss": "ce"}),
+        ("balanced", {"loss": "balanced"}),
+        ("sum", {"loss": "sum"}),
+        ("cosine", {"loss": "cosine"}),
+    ),
+}
+
+
+def run(cell: Cell, data_root: Path) -> list[list[Any]]:
+    """The rows of one run."""
+    torch.set_num_threads(1)
+    began = time.monotonic()
+    options = dict(cell["options"])
+    name = options.pop("method", None)
+    cls = lab_class(options) if name is None else method_class(name)
+    values: Cell = {**SMALL, **cell["settings"], "seed": cell["seed"], "data_root": data_root}
+    config = cls.complete_config(
+        validated(RunConfig, {**values, "method": cls.name, "options": cls.Options(**options)})
+    )
+    data = load_dataset(config.dataset, config)
+    stream = TaskStream.split(data, 5, None, tuple(range(20)))
+    loop = build_loop(config, stream, cls)
+    averages = {}
+    for half_life in HALF_LIVES:
+        copy = loop.context.build_network("average")
+        copy.load_state_dict(loop.method.network.state_dict())
+        if hasattr(loop.method.network.head, "temperature"):
+            copy.head.temperature = loop.method.network.head.temperature
+        averages[half_life] = WeightAverage(copy, HalfLife.parse(half_life))
+    loop.method.teacher = averages[TEACHER]
+    # A method that sees all tasks at once has one task of five times the steps; a share is of a task of the stream.
+    tasks = len(stream) // len(loop.tasks)
+    for event in loop:
+        if isinstance(event, Step):
+            steps = loop.steps_per_epoch(loop.tasks[event.batch.task]) * config.epochs // tasks
+            for average in averages.values():
+                average.update(loop.method.network, steps)
+    networks: dict[str, Network] = {"as trained": loop.method.network}
+    networks |= {half_life: average.network for half_life, average in averages.items()}
+    scenarios = make_scenarios(config, data)
+    rows = []
+    for label, network in networks.items():
+        network.eval()
+        clean, *shifted = (evaluate(network, s, stream, len(stream) - 1).accuracy() for s in scenarios)
+        figures = [round(clean, 4), round(sum(shifted) / len(shifted), 4)]
+        rows.append([label, *figures, loop.steps_in_all(), round(time.monotonic() - began)])
+    return rows
+
+
+def key(question: str, cell: Cell) -> tuple[str, ...]:
+    """What identifies a run in the file."""
+    settings, options = (json.dumps(cell[name], sort_keys=True) for name in ("settings", "options"))
+    return question, cell["variant"], settings, options, str(cell["seed"])
+
+
+def job(work: tuple[str, Cell, Path]) -> tuple[tuple[str, ...], list[list[Any]]]:
+    """One run in a process of its own."""
+    question, cell, data_root = work
+    return key(question, cell), run(cell, data_root)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("questions", nargs="+", choices=sorted(QUESTIONS))
+    parser.add_argument("--data-root", type=Path, required=True)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--file", type=Path, default=Path("results/research.csv"))
+    given = parser.parse_args()
+    done = set()
+    if given.file.exists():
+        with given.file.open(newline="") as file:
+            done = {tuple(row[name] for name in COLUMNS[:5]) for row in csv.DictReader(file)}
+    else:
+        given.file.write_text(",".join(COLUMNS) + "\n")
+    cells = [(q, cell, given.data_root) for q in given.questions for cell in QUESTIONS[q] if key(q, cell) not in done]
+    with multiprocessing.get_context("spawn").Pool(given.jobs, maxtasksperchild=1) as pool:
+        for identity, rows in pool.imap_unordered(job, cells):
+            with given.file.open("a", newline="") as file:
+                csv.writer(file).writerows([*identity, *row] for row in rows)
+            print(*identity, *(f"{row[0]} {100 * row[1]:.1f}/{100 * row[2]:.1f}" for row in rows), flush=True)
+
+
+if __name__ == "__main__":
+    main()
