@@ -17,6 +17,7 @@ import json
 import multiprocessing
 import sys
 import time
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +33,14 @@ from acr.launch import build_loop, make_scenarios
 from acr.methods.method import method_class
 from acr.networks import Network
 from acr.networks.averaging import WeightAverage
-from acr.training.loop import Step
+from acr.randomness import generator
+from acr.training.loop import Step, TrainingLoop
 from acr.values import HalfLife
 from research_methods import lab_class
 
 HALF_LIVES = ("0.1t", "0.2t", "0.35t", "0.5t")
+RECOMPUTED = ("0.2t", "0.35t")
+"""Averages that are also evaluated with statistics of batch norm that are recomputed instead of averaged."""
 TEACHER = "0.2t"
 """Half-life of the average that a variant uses while it learns."""
 SMALL = {
@@ -73,6 +77,7 @@ QUESTIONS: dict[str, list[Cell]] = {
         ("sum", {"loss": "sum"}),
         ("cosine", {"loss": "cosine"}),
     ),
+    "second seed": variants(("proxy", {"loss": "proxy"}), ("balanced", {"loss": "balanced"}), seeds=(101,)),
 }
 
 
@@ -107,6 +112,8 @@ def run(cell: Cell, data_root: Path) -> list[list[Any]]:
                 average.update(loop.method.network, steps)
     networks: dict[str, Network] = {"as trained": loop.method.network}
     networks |= {half_life: average.network for half_life, average in averages.items()}
+    for half_life in RECOMPUTED:
+        networks[f"{half_life}, statistics recomputed"] = recomputed(averages[half_life].network, loop)
     scenarios = make_scenarios(config, data)
     rows = []
     for label, network in networks.items():
@@ -115,6 +122,25 @@ def run(cell: Cell, data_root: Path) -> list[list[Any]]:
         figures = [round(clean, 4), round(sum(shifted) / len(shifted), 4)]
         rows.append([label, *figures, loop.steps_in_all(), round(time.monotonic() - began)])
     return rows
+
+
+def recomputed(network: Network, loop: TrainingLoop) -> Network:
+    """A copy whose batch norms have their statistics from images at hand: the memory's, and as many of the last task."""
+    copy = deepcopy(network)
+    norms = [module for module in copy.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the plain mean over batches
+    stored = loop.method.memory().get("images", torch.zeros(0, *loop.context.image_shape, dtype=torch.uint8))
+    task = loop.tasks[len(loop.tasks) - 1]
+    draws = generator(loop.context.seed, "statistics")
+    chosen = torch.randperm(len(task), generator=draws)[: max(len(stored), 200)]
+    images = torch.cat([stored, task.images(chosen)])
+    copy.train()
+    with torch.no_grad():
+        for part in images[torch.randperm(len(images), generator=draws)].split(64):
+            copy(part)
+    return copy.eval()
 
 
 def key(question: str, cell: Cell) -> tuple[str, ...]:
