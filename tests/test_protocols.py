@@ -4,7 +4,7 @@ import torch
 
 from acr.errors import InputError
 from acr.evaluation.scenarios import DrawnAtEvaluation, released_ood_images
-from acr.methods.bases import wrapped_view
+from acr.methods.second_views import wrapped_view
 from acr.networks import resnet18
 from acr.protocols import QUIRKS, Protocol, hash_set_order
 from acr.shift import corrupt_float, wrapped_bytes

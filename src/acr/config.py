@@ -68,6 +68,8 @@ class MethodOptions(Settings):
 
     revision: ClassVar[int] = 1
     """Raised when the method changes what it does with the same options: runs before and after are not the same."""
+    added_later: ClassVar[Mapping[str, Any]] = {}
+    """Options that earlier versions did not have, with the value that means what those did."""
     sources: ClassVar[Mapping[str, str]] = {}
     """Where the default of each option comes from (a paper, a program, a measurement), for ``acr methods NAME``."""
 
@@ -223,7 +225,7 @@ class RunConfig(DataConfig):
     def identity(self) -> str:
         """Hash of the fields that affect results. Two configs with the same identity are the same run."""
         relevant = {name: value for name, value in self.flat().items() if name not in NOT_PART_OF_IDENTITY}
-        for name, default in ADDED_LATER.items():
+        for name, default in (*ADDED_LATER.items(), *self.options.added_later.items()):
             if relevant[name] == default:  # so that runs made before the field existed keep their identity
                 del relevant[name]
         if self.options.revision > 1:

@@ -43,8 +43,9 @@ from torch import Tensor
 from acr.config import MethodOptions, RunConfig
 from acr.data.views import join
 from acr.losses import proxy_contrastive_loss
-from acr.methods.bases import PolicyName, ReplayMethod, ReplayOptions, SecondView, SecondViewDraws
+from acr.methods.bases import PolicyName, ReplayMethod, ReplayOptions
 from acr.methods.method import Batch, Context
+from acr.methods.second_views import SecondView, SecondViewDraws
 from acr.networks import Network, ProxyHead
 from acr.protocols import Protocol
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -12,17 +12,13 @@ from torch import Tensor
 
 from acr.config import MethodOptions, RunConfig
 from acr.data.stream import Task
-from acr.data.strong_view import StrongDraws
 from acr.data.views import CropDraws, join
 from acr.errors import InputError
 from acr.memory import Buffer, ConfidenceTable
 from acr.memory.policies import POLICIES, make_policy
 from acr.methods.method import Batch, Context, Method
 from acr.networks import Network
-from acr.shift import wrap
 
-SecondView = Literal["none", "crop-flip", "strong"]
-SecondViewDraws = StrongDraws | CropDraws | None
 if TYPE_CHECKING:
     PolicyName = str
 else:  # the names are listed once, by the policies' classes; help texts and validation follow
@@ -115,24 +111,6 @@ class MemoryMethod(Method):
         view, draws = self.context.send((batch.draw_view(), self.draw_replay()))
         images, labels = self.replay(draws)
         return join(batch.augment(view), images), torch.cat([batch.labels, labels])
-
-    def draw_second_view(self, n: int, kind: SecondView, part: int = 0) -> SecondViewDraws:
-        """Draws of the second view of ``n`` images, on the host; ``part`` gives each call in one step its own."""
-        views, generator = self.context.views, self.context.generator("second-view", part)
-        if kind == "strong":
-            return views.draw_strong((n, *self.context.image_shape), generator)
-        return views.draw_crop_flip(n, generator) if kind == "crop-flip" else None
-
-    def second_view(self, images: Tensor, draws: SecondViewDraws) -> Tensor:
-        """A second view of every image, made from the first by draws that were sent to the device."""
-        if "wrapped-views" in self.context.protocol:
-            return wrapped_view(images, lambda first: self._view(first, draws), self.network.mean, self.network.std)
-        return self._view(images, draws)
-
-    def _view(self, images: Tensor, draws: SecondViewDraws) -> Tensor:
-        assert draws is not None
-        views = self.context.views
-        return views.strong(images, draws) if isinstance(draws, StrongDraws) else views.crop_flip(images, draws)
 
     def memory(self) -> dict[str, Tensor]:
         """The contents of the buffer."""
@@ -232,17 +210,6 @@ def confidence_epochs(wanted: int | None, epochs: int) -> int:
     if not 1 <= wanted <= epochs:
         raise InputError(f"--confidence-epochs {wanted} must be between 1 and the epochs of a task, {epochs}.")
     return wanted
-
-
-def wrapped_view(images: Tensor, view: Callable[[Tensor], Tensor], mean: Tensor, std: Tensor) -> Tensor:
-    """A second view as the released program makes it (the quirk ``wrapped-views``).
-
-    The program applies ``view`` to the bytes of normalised images, which have wrapped around, and passes the result w
-    to the network without normalising it. Our network normalises its input, so it is given w·std + mean, a float
-    tensor; ``mean`` and ``std`` are the network's.
-    """
-    pixels = images.float() / 255 if images.dtype == torch.uint8 else images
-    return view(wrap((pixels - mean) / std)).float() / 255 * std + mean
 
 
 @torch.no_grad()

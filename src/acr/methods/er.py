@@ -21,8 +21,9 @@ from torch import Tensor
 
 from acr.config import MethodOptions
 from acr.data.views import join
-from acr.methods.bases import ReplayMethod, ReplayOptions, SecondView
+from acr.methods.bases import ReplayMethod, ReplayOptions
 from acr.methods.method import Batch
+from acr.methods.second_views import SecondView
 
 
 class EROptions(ReplayOptions):

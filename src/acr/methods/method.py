@@ -28,10 +28,12 @@ from torch import Tensor, nn
 
 from acr.config import MethodOptions, Precision, RunConfig
 from acr.data.stream import Task
+from acr.data.strong_view import StrongDraws
 from acr.errors import InputError, unknown
 from acr.memory.confidence import ConfidenceTable
 from acr.methods.context import Batch as Batch
 from acr.methods.context import Context as Context
+from acr.methods.second_views import SecondView, SecondViewDraws, wrapped_view
 from acr.networks import Network
 from acr.networks.averaging import WeightAverage
 
@@ -162,6 +164,24 @@ class Method:
     def embed(self, images: Tensor) -> Tensor:
         """Embeddings of images, n x features, by the network that answers; it is in evaluation mode."""
         return self.network.features(images)
+
+    def draw_second_view(self, n: int, kind: SecondView, part: int = 0) -> SecondViewDraws:
+        """Draws of the second view of ``n`` images, on the host; ``part`` gives each call in one step its own."""
+        views, generator = self.context.views, self.context.generator("second-view", part)
+        if kind == "strong":
+            return views.draw_strong((n, *self.context.image_shape), generator)
+        return views.draw_crop_flip(n, generator) if kind == "crop-flip" else None
+
+    def second_view(self, images: Tensor, draws: SecondViewDraws) -> Tensor:
+        """A second view of every image, made from the first by draws that were sent to the device."""
+        if "wrapped-views" in self.context.protocol:
+            return wrapped_view(images, lambda first: self._view(first, draws), self.network.mean, self.network.std)
+        return self._view(images, draws)
+
+    def _view(self, images: Tensor, draws: SecondViewDraws) -> Tensor:
+        assert draws is not None
+        views = self.context.views
+        return views.strong(images, draws) if isinstance(draws, StrongDraws) else views.crop_flip(images, draws)
 
     def step(self, loss: Tensor) -> None:
         """One optimiser step on the gradient of a loss."""
