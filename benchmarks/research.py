@@ -69,15 +69,29 @@ def variants(*named: tuple[str, dict[str, Any]], seeds: tuple[int, ...] = (100, 
     ]
 
 
+PROXY, SUM = {"loss": "proxy"}, {"loss": "sum"}
 QUESTIONS: dict[str, list[Cell]] = {
     "loss": variants(
-        ("proxy", {"loss": "proxy"}),
+        ("proxy", PROXY),
         ("ce", {"loss": "ce"}),
         ("balanced", {"loss": "balanced"}),
-        ("sum", {"loss": "sum"}),
+        ("sum", SUM),
         ("cosine", {"loss": "cosine"}),
-    ),
-    "second seed": variants(("proxy", {"loss": "proxy"}), ("balanced", {"loss": "balanced"}), seeds=(101,)),
+        seeds=(100,),
+    )
+    + variants(("proxy", PROXY), ("sum", SUM), seeds=(101,)),
+    # A sum of two losses has about twice the gradient of one: is it the loss or the rate?
+    "rate": variants(("proxy", PROXY), learning_rate=0.2, seeds=(100,))
+    + variants(("sum", SUM), learning_rate=0.05, seeds=(100,))
+    + variants(("sum", SUM), learning_rate=0.2, seeds=(100,)),
+    "parts": variants(
+        ("distil", {**SUM, "distil": 0.3}),
+        ("confidence from average", {**SUM, "confidence_from_average": True}),
+        ("mix", {**SUM, "mix": True}),
+        ("asymmetric", {**SUM, "asymmetric": True}),
+        seeds=(100,),
+    )
+    + variants(("rate falls", SUM), lr_milestones=(15,), seeds=(100,)),
 }
 
 

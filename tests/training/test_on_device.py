@@ -13,7 +13,7 @@ from acr.methods.method import method_names
 from acr.testing import toy_data
 from acr.transfer import send
 
-NEVER = ("acr", "er", "derpp", "er-ace", "pcr", "cls-er", "scr", "finetune", "joint")
+NEVER = ("acr", "er", "derpp", "er-ace", "pcr", "cls-er", "scr", "aver", "finetune", "joint")
 WAITS = {**dict.fromkeys(NEVER, 0), "agem": 1, "gem": 2}
 """Waits of a step that the design allows. What the other methods cost is in docs/performance.md."""
 COPIES, BYTES_IN = 2, 16 * 1024

@@ -178,10 +178,8 @@ class ACR(ReplayMethod):
         self.record_confidence(batch, self.training_confidence(embeddings, batch))
         embeddings = torch.cat([embeddings, *map(self.network.features, later_passes)])
 
-        # Algorithm 1, step 6: L = (1/N) Σ_i [ log Σ_{c: n_c>0} n_c · exp(f̂_i·ŵ_c/τ) − f̂_i·ŵ_{y_i}/τ ], with n_c the
-        # number of the N embeddings that belong to class c (1 with denominator "set").
-        temperature, denominator = self.options.temperature, self.options.denominator
-        loss = proxy_contrastive_loss(embeddings, labels, self.proxies(), temperature, denominator)
+        # Algorithm 1, step 6: the loss of all embeddings.
+        loss = self.loss(embeddings, labels)
 
         # Algorithm 1, step 7: θ ← θ − η ∇L, encoder and proxies together.
         self.step(loss)
@@ -189,6 +187,14 @@ class ACR(ReplayMethod):
         # Only the reservoir policy stores samples here; the balanced ones wait for steps 8 to 11 in `end_task`.
         self.remember(batch)
         return loss.detach()
+
+    def loss(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        """L = (1/N) Σ_i [ log Σ_{c: n_c>0} n_c · exp(f̂_i·ŵ_c/τ) − f̂_i·ŵ_{y_i}/τ ], a scalar.
+
+        n_c is the number of the N embeddings that belong to class c (1 with denominator "set").
+        """
+        temperature, denominator = self.options.temperature, self.options.denominator
+        return proxy_contrastive_loss(embeddings, labels, self.proxies(), temperature, denominator)
 
     def with_second_view(self, images: Tensor, labels: Tensor, draws: SecondViewDraws) -> tuple[Tensor, Tensor]:
         """First views followed by their second views (2n images), and their labels repeated; no draws: as they are."""

@@ -242,6 +242,7 @@ REGISTRY: dict[str, str | type[Method]] = {
     "pcr": "acr.methods.pcr:PCR",
     "cls-er": "acr.methods.cls_er:CLSER",
     "scr": "acr.methods.scr:SCR",
+    "aver": "acr.methods.aver:Aver",
     "finetune": "acr.methods.finetune:Finetune",
     "joint": "acr.methods.joint:Joint",
 }

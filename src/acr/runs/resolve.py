@@ -82,7 +82,7 @@ class Default:
 
 TRAINING_FIELDS = (
     *("tasks", "epochs", "width", "learning_rate", "buffer_size"),
-    *("batch_size", "replay_size", "momentum", "weight_decay", "lr_milestones"),
+    *("batch_size", "replay_size", "momentum", "weight_decay", "lr_milestones", "average_weights"),
 )
 """The fields whose defaults decide how well a method learns."""
 
