@@ -213,6 +213,20 @@ class SeenOutputsOnly(Broken):
         return super().logits(images)[:, self.context.seen]
 
 
+class AnswersPastTheAverage(Broken):
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.own = self.network
+
+    def logits(self, images):
+        return self.own.eval()(images)
+
+
+class LooksAtTheAverage(Broken):
+    def observe(self, batch):
+        return super().observe(batch) + (0 if self.average is None else 1)
+
+
 class DoesNotLearn(Broken):
     def step(self, loss):
         pass
@@ -282,6 +296,8 @@ class ExemptWithoutReason(Broken):
         (LossIsNan, "the loss is nan at task 1, epoch 0, step 0"),
         (LossPerSample, r"a loss of shape \(8,\) at task 0"),
         (SeenOutputsOnly, r"'all-outputs': .*the shape \(1, 0\), not \(1, 6\)"),
+        (AnswersPastTheAverage, "'averages': logits are the same with averaged weights"),
+        (LooksAtTheAverage, "'averages': with weights averaged beside it, the losses differ at step 0"),
         (DoesNotLearn, "'learns': the loss does not decrease"),
         (NeverRemembers, r"'within-budget': uses_memory is set, but memory\(\) stayed empty"),
         (NeedsColour, "'single-channel': it raised ValueError: three channels wanted"),
@@ -323,7 +339,7 @@ def test_the_example_of_the_docs_conforms_and_runs(monkeypatch, capsys):
     finally:
         REGISTRY.pop("gentle-replay", None)
     out = capsys.readouterr().out
-    assert "gentle-replay: 14 checks passed" in out
+    assert "gentle-replay: 15 checks passed" in out
     assert "accuracy on ten digits" in out
 
 

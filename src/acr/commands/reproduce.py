@@ -30,7 +30,7 @@ def reproduce(
     /,
     *,
     scale: Annotated[
-        Scale, Parameter(help="quick: minutes, on digits; reduced: one night; full: as in the paper.")
+        Scale, Parameter(help="quick: minutes, on digits; small, reduced: one night; full: as in the paper.")
     ] = "quick",
     out: Annotated[Path, Parameter(help="Folder for runs and results; tables in one folder share runs.")] = Path(
         "reproduction"

@@ -153,24 +153,6 @@ def check_resume(trial: Trial) -> None:
         assert not different, f"saved after step {stop} and loaded, it ends differently: {', '.join(different[:5])}"
 
 
-def check_averages(trial: Trial) -> None:
-    """Averaging the weights changes nothing in training, answers with other weights, and resumes."""
-    base, stop = trial.base, STOPS[-1]
-    run = trial.rehearse(average_weights="0.5t")
-    run.record_at = {stop}
-    run.go()
-    parted = first_difference(base.losses, run.losses)
-    assert parted is None, f"with weights averaged beside it, the losses differ at {parted}"
-    images = torch.from_numpy(trial.stream().data.test.images.copy())
-    assert not torch.equal(base.scores(images), run.scores(images)), (
-        "logits are the same with averaged weights: they must come from self.network"
-    )
-    again = trial.rehearse(average_weights="0.5t")
-    again.load_state(run.recorded[stop][0])
-    different = different_tensors(run.tensors(), again.go().tensors())
-    assert not different, f"saved after step {stop} and loaded, it ends differently: {', '.join(different[:5])}"
-
-
 def check_no_future(trial: Trial) -> None:
     """Only samples and labels of the current task are accessed; replacing all others by noise changes nothing."""
     run = trial.rehearse(PoisonedStream(trial.stream().data, TASKS)).go()
@@ -199,6 +181,24 @@ def check_all_outputs(trial: Trial) -> None:
                 "(images x all classes of the stream)"
             )
             assert torch.isfinite(scores).all(), f"{moment}, logits are not all finite"
+
+
+def check_averages(trial: Trial) -> None:
+    """Averaging the weights changes nothing in training, answers with other weights, and resumes."""
+    base, stop = trial.base, STOPS[-1]
+    run = trial.rehearse(average_weights="0.5t")
+    run.record_at = {stop}
+    run.go()
+    parted = first_difference(base.losses, run.losses)
+    assert parted is None, f"with weights averaged beside it, the losses differ at {parted}"
+    images = torch.from_numpy(trial.stream().data.test.images.copy())
+    assert not torch.equal(base.scores(images), run.scores(images)), (
+        "logits are the same with averaged weights: they must come from self.network"
+    )
+    again = trial.rehearse(average_weights="0.5t")
+    again.load_state(run.recorded[stop][0])
+    different = different_tensors(run.tensors(), again.go().tensors())
+    assert not different, f"saved after step {stop} and loaded, it ends differently: {', '.join(different[:5])}"
 
 
 def check_learns(trial: Trial) -> None:
@@ -251,10 +251,10 @@ CHECKS: dict[str, Callable[[Trial], None]] = {
     "deterministic": check_determinism,
     "own-randomness": check_own_randomness,
     "resumes": check_resume,
-    "averages": check_averages,
     "no-future": check_no_future,
     "no-test-images": check_no_test_images,
     "all-outputs": check_all_outputs,
+    "averages": check_averages,
     "learns": check_learns,
     "within-budget": check_within_budget,
     "unequal-tasks": check_unequal_tasks,
