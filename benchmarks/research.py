@@ -70,6 +70,8 @@ def variants(*named: tuple[str, dict[str, Any]], seeds: tuple[int, ...] = (100, 
 
 
 PROXY, SUM = {"loss": "proxy"}, {"loss": "sum"}
+HALF = 0.05
+"""Half the usual rate: a step on the sum of two losses is then one on their mean at the usual rate."""
 QUESTIONS: dict[str, list[Cell]] = {
     "loss": variants(
         ("proxy", PROXY),
@@ -79,19 +81,21 @@ QUESTIONS: dict[str, list[Cell]] = {
         ("cosine", {"loss": "cosine"}),
         seeds=(100,),
     )
-    + variants(("proxy", PROXY), ("sum", SUM), seeds=(101,)),
+    + variants(("proxy", PROXY), seeds=(101,)),
     # A sum of two losses has about twice the gradient of one: is it the loss or the rate?
     "rate": variants(("proxy", PROXY), learning_rate=0.2, seeds=(100,))
-    + variants(("sum", SUM), learning_rate=0.05, seeds=(100,))
-    + variants(("sum", SUM), learning_rate=0.2, seeds=(100,)),
+    + variants(("sum", SUM), learning_rate=HALF, seeds=(100, 101)),
+    # Each alone on top of the winner, the mean of both losses.
     "parts": variants(
-        ("distil", {**SUM, "distil": 0.3}),
         ("confidence from average", {**SUM, "confidence_from_average": True}),
-        ("mix", {**SUM, "mix": True}),
+        ("distil", {**SUM, "distil": 0.1}),
         ("asymmetric", {**SUM, "asymmetric": True}),
+        ("mix", {**SUM, "mix": True}),
         seeds=(100,),
+        learning_rate=HALF,
     )
-    + variants(("rate falls", SUM), lr_milestones=(15,), seeds=(100,)),
+    + variants(("more replay", {**SUM, "current_views": 1}), replay_size=48, seeds=(100,), learning_rate=HALF)
+    + variants(("rate falls", SUM), lr_milestones=(15,), seeds=(100,), learning_rate=HALF),
 }
 
 
@@ -139,7 +143,7 @@ def run(cell: Cell, data_root: Path) -> list[list[Any]]:
 
 
 def recomputed(network: Network, loop: TrainingLoop) -> Network:
-    """A copy whose batch norms have their statistics from images at hand: the memory's, and as many of the last task."""
+    """A copy with statistics of batch norm from images at hand: the memory's, and as many of the last task."""
     copy = deepcopy(network)
     norms = [module for module in copy.modules() if isinstance(module, torch.nn.BatchNorm2d)]
     for norm in norms:

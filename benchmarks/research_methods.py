@@ -31,7 +31,7 @@ class LabOptions(ReplayOptions):
     images of class c in the batch; cosine: cross-entropy of cosines over the temperature; sum: proxy and cosine;
     linear-sum: ce and balanced."""
     asymmetric: bool = False
-    """Current images are classified among the classes of the current batch only, as in ER-ACE."""
+    """In the cross-entropy, current images are classified among the classes of their batch only, as in ER-ACE."""
     distil: float = 0.0
     """Weight of the squared distance of replayed images' scores from the averaged network's."""
     confidence_from_average: bool = False
@@ -101,11 +101,10 @@ class Lab(ReplayMethod):
         kind = self.options.loss
         if self.options.asymmetric and self.context.task > 0 and current < len(labels):
             share = current / len(labels)
-            parts = [
-                self.loss_of(kind, embeddings[:current], labels[:current], labels[:current]),
-                self.loss_of(kind, embeddings[current:], labels[current:], None),
-            ]
-            return share * parts[0] + (1 - share) * parts[1]
+            new = self.loss_of("cosine", embeddings[:current], labels[:current], labels[:current])
+            old = self.loss_of("cosine", embeddings[current:], labels[current:])
+            contrast = self.loss_of("proxy", embeddings, labels) if kind == "sum" else 0.0
+            return contrast + share * new + (1 - share) * old
         if kind == "sum":
             return self.loss_of("proxy", embeddings, labels) + self.loss_of("cosine", embeddings, labels)
         if kind == "linear-sum":
