@@ -4,7 +4,7 @@ A trace is taken through the public door alone (``acr.run`` and the files of its
 with any version of the package and compared across a rebuilding of everything inside.
 
     python tests/helpers/traces.py one METHOD          print the trace of one method, as JSON
-    python tests/helpers/traces.py record              record all methods on this machine's kinds of processor
+    python tests/helpers/traces.py record [METHOD ...] record methods (or all) on this machine's kinds of processor
     python tests/helpers/traces.py plain FILE          record all methods as they are (float32, all defaults), here only
     python tests/helpers/traces.py compare A B         whether two such recordings of one machine agree to the last bit
 """
@@ -27,7 +27,7 @@ import numpy as np
 FILE = Path(__file__).parents[1] / "golden" / "traces.json"
 METHODS = (
     "acr", "er", "finetune", "joint", "gem", "agem", "gss", "gdumb", "hal", "metasp", "soif", "derpp", "er-ace", "pcr",
-    "cls-er", "scr",
+    "cls-er", "scr", "aver",
 )  # fmt: skip
 SETTINGS: dict[str, Any] = {
     "dataset": "split-digits",
@@ -52,6 +52,7 @@ SETTINGS: dict[str, Any] = {
 OWN_SETTINGS: dict[str, dict[str, Any]] = {
     # The strong view ends in rounding to bytes, which two kinds of processor may round differently.
     "acr": {"second_view": "crop-flip"},
+    "aver": {"second_view": "crop-flip"},
     "gdumb": {"fit_epochs": 15},  # instead of 250
     "pcr": {"second_view": "crop-flip"},
     "scr": {"second_view": "crop-flip"},
@@ -134,10 +135,13 @@ def stored_samples(path: Path) -> list[list[int]]:
         return [[number[image.tobytes()], task] for image, task in rows]
 
 
-def record() -> dict[str, Any]:
-    """A trace per method, with the largest deviations that other kinds of processor showed from it."""
-    recorded: dict[str, Any] = {}
-    for method in METHODS:
+def record(*methods: str) -> dict[str, Any]:
+    """A trace per method, with the largest deviations that other kinds of processor showed from it.
+
+    Methods that are not named keep the trace they have; without a name all are recorded.
+    """
+    recorded: dict[str, Any] = json.loads(FILE.read_text()) if methods else {}
+    for method in methods or METHODS:
         traces = [taken_elsewhere(method, processor) for processor in PROCESSORS]
         first, others = traces[0], traces[1:]
         recorded[method] = {
@@ -188,7 +192,7 @@ def main(command: str, *arguments: str) -> None:
     if command == "one":
         print(json.dumps(trace(*arguments)))
     elif command == "record":
-        rows = [f'"{method}": {json.dumps(value)}' for method, value in record().items()]
+        rows = [f'"{method}": {json.dumps(value)}' for method, value in record(*arguments).items()]
         FILE.write_text("{\n" + ",\n".join(rows) + "\n}\n")
     elif command == "plain":
         rows = [f'"{method}": {json.dumps(plain_trace(method))}' for method in METHODS]

@@ -20,11 +20,11 @@ def written_out(embeddings, labels, proxies, temperature):
     for row, label in enumerate(labels.tolist()):
         own = scores[row, label].exp()
         in_batch = sum(scores[row, other].exp() for other in labels.tolist())
-        losses.append(-(own / in_batch).log() - (own / scores[row].exp().sum()).log())
+        losses.append(-(own / in_batch).log() / 2 - (own / scores[row].exp().sum()).log() / 2)
     return torch.stack(losses).mean()
 
 
-def test_a_step_adds_cross_entropy_over_all_outputs_to_acrs_loss():
+def test_a_step_takes_the_mean_of_acrs_loss_and_cross_entropy_over_all_outputs():
     learning = Learning("aver", tasks=((0, 1), (2, 3)))
     learning.run(1, 0, 2)
     method, context, batch = learning.method, learning.context, learning.batch()

@@ -1,11 +1,11 @@
 """Averaged Replay (AVER): the method of this project.
 
 It takes ACR's steps: two views of the current and of a replayed batch in one pass, and a memory of boundary samples in
-exact balance. Two things are different. Cross-entropy over all outputs is added to the proxy-based contrastive loss.
-And the network that answers has averaged weights: the mean over the steps of training, in which a step counts half as
-much after a third of a task.
+exact balance. Two things are different. The loss is the mean of ACR's proxy-based contrastive loss and of cross-entropy
+over all outputs. And the network that answers has averaged weights: the mean over the steps of training, in which a
+step counts half as much after a third of a task.
 
-    L = (1/N) Σ_i [ log Σ_{c: n_c>0} n_c · exp(s_ic) + log Σ_c exp(s_ic) − 2 s_{i,y_i} ],   s_ic = f̂_i·ŵ_c/τ
+    L = (1/N) Σ_i [ ½ log Σ_{c: n_c>0} n_c · exp(s_ic) + ½ log Σ_c exp(s_ic) − s_{i,y_i} ],   s_ic = f̂_i·ŵ_c/τ
 
 The first term contrasts a sample with the classes of its batch, each as often as it occurs there, so that the many new
 images do not push down the scores of old classes. The second contrasts it with all classes. A step costs what ACR's
@@ -47,11 +47,11 @@ class AverOptions(ProxyOptions):
 
 
 class Aver(ACR):
-    """ACR's step with cross-entropy added, and averaged weights."""
+    """ACR's step with another loss, and averaged weights."""
 
     name = "aver"
     label = "AVER"
-    summary = "Averaged Replay: ACR's views and memory, cross-entropy added to its loss, averaged weights answer"
+    summary = "Averaged Replay: ACR's views and memory, its loss and cross-entropy, averaged weights answer"
     Options: ClassVar[type[MethodOptions]] = AverOptions
     settings_source = "measured on held-out images: docs/research.md"
     options: AverOptions
@@ -62,5 +62,5 @@ class Aver(ACR):
         return {"average_weights": HALF_LIFE}
 
     def loss(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """The proxy-based contrastive loss, and the cross-entropy of the scores of all outputs; a scalar."""
-        return super().loss(embeddings, labels) + F.cross_entropy(self.network.head(embeddings), labels)
+        """The mean of the proxy-based contrastive loss and the cross-entropy over all outputs; a scalar."""
+        return (super().loss(embeddings, labels) + F.cross_entropy(self.network.head(embeddings), labels)) / 2
