@@ -1,6 +1,7 @@
 """Which parts of averaged replay earn their place: variants measured on held-out training images, never on test images.
 
-    python benchmarks/research.py QUESTION [--data-root DATA] [--jobs 2]
+    python benchmarks/research.py QUESTION ... --data-root DATA [--jobs 2]
+    python benchmarks/research.py show                     what the file has so far, as the tables of docs/research.md
 
 The scale is ``small``: CIFAR-100 labels 0-19 in five tasks of four, 250 training images per class, width 8, 20 epochs,
 200 places in the memory. Half of CIFAR's training images are held out, and 100 of them per class are evaluated, clean
@@ -173,13 +174,40 @@ def job(work: tuple[str, Cell, Path]) -> tuple[tuple[str, ...], list[list[Any]]]
     return key(question, cell), run(cell, data_root)
 
 
+def show(path: Path) -> None:
+    """Print one table per question: clean / shifted accuracy in percent of every variant and network, over seeds."""
+    found: dict[str, dict[tuple[str, str], dict[str, list[tuple[float, float]]]]] = {}
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            of_question = found.setdefault(row["question"], {})
+            of_variant = of_question.setdefault((row["variant"], row["settings"]), {})
+            of_variant.setdefault(row["network"], []).append((float(row["clean"]), float(row["shifted"])))
+    for question, of_question in found.items():
+        columns = ["as trained", *HALF_LIVES, *(f"{half_life}, statistics recomputed" for half_life in RECOMPUTED)]
+        print(f"\n{question}\n\n| variant | settings | seeds | {' | '.join(columns)} |")
+        print("|---" * (3 + len(columns)) + "|")
+        for (variant, settings), networks in of_question.items():
+            told = json.loads(settings)
+            cells = []
+            for column in columns:
+                values = networks.get(column, [])
+                means = [100 * sum(pair[i] for pair in values) / len(values) for i in (0, 1)] if values else []
+                cells.append(" / ".join(f"{mean:.1f}" for mean in means))
+            seeds = len(networks["as trained"])
+            print(f"| {variant} | {', '.join(f'{k} {v}' for k, v in told.items())} | {seeds} | {' | '.join(cells)} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("questions", nargs="+", choices=sorted(QUESTIONS))
-    parser.add_argument("--data-root", type=Path, required=True)
+    parser.add_argument("questions", nargs="+", choices=["show", *sorted(QUESTIONS)])
+    parser.add_argument("--data-root", type=Path)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--file", type=Path, default=Path("results/research.csv"))
     given = parser.parse_args()
+    if given.questions == ["show"]:
+        return show(given.file)
+    if given.data_root is None or "show" in given.questions:
+        parser.error("name questions and --data-root, or show alone")
     done = set()
     if given.file.exists():
         with given.file.open(newline="") as file:

@@ -11,8 +11,9 @@ from cyclopts import App, Parameter
 from acr.commands.flags import with_config_flags
 from acr.commands.shared import whole
 from acr.console import say
-from acr.launch import Unfinished, find_place, resume_run, run_at
+from acr.launch import Unfinished, resume_run, run_at
 from acr.report.columns import print_summary
+from acr.runs.places import find_place
 from acr.runs.resolve import foreign_options, make_config, placed, read_config_file
 from acr.runs.run import Run, load_run, successor
 

@@ -17,7 +17,7 @@ from acr.config import RunConfig
 from acr.data.fingerprint import Fingerprint
 from acr.data.loading import load_dataset
 from acr.errors import AcrError, InputError
-from acr.launch import Place, find_place, read_fingerprint
+from acr.runs.places import Place, find_place, read_fingerprint
 from acr.runs.resolve import placed
 from acr.runs.run import Run, finished_runs, load_run, same_run
 from acr.runs.writer import Busy, folder_name
