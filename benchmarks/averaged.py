@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import csv
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -37,7 +38,7 @@ CONTENDERS: dict[str, Values] = {
     "joint training": {"method": "joint"},
     "joint training, two views": {"method": "joint", "second_view": "strong"},
 }
-RATES = (0.03, 0.1, 0.3)
+RATES = (0.1, 0.03, 0.3)
 TWENTY = {"class_order": "0-19", "tasks": 5, "width": 8, "epochs": 20, "buffer_size": 200}
 SMALL = {**TWENTY, "dataset": "split-cifar100", "samples_per_class": 250, "test_samples_per_class": 100}
 PLACES: dict[str, tuple[Values, range]] = {
@@ -102,27 +103,35 @@ def best_rates(path: Path) -> dict[tuple[str, str], set[float]]:
     return dict(best)
 
 
-def cells(stage: str, rates: Path) -> list[tuple[str, Values, str, float, int]]:
+def cells(stage: str, rates: Path, only: Sequence[str]) -> list[tuple[str, Values, str, float, int]]:
     """Place, its settings, contender, rate and seed of every run of a stage, in the order in which they are made."""
+    unknown = set(only) - set(HELD_OUT if stage == "rates" else PLACES)
+    if unknown:
+        raise SystemExit(f"There is no place {', '.join(sorted(unknown))} in this stage.")
     if stage == "rates":
         return [
             (name, place, contender, rate, seed)
             for name, (place, seeds) in HELD_OUT.items()
             for seed in seeds
-            for rate in (0.1, 0.03, 0.3)
+            for rate in RATES
             for contender in CONTENDERS
+            if not only or name in only
         ]
-    best = best_rates(rates)
-    missing = [c for c in CONTENDERS for where in HELD_OUT if (where, c) not in best]
-    if missing:
-        raise SystemExit(f"No rate has been chosen yet for: {', '.join(dict.fromkeys(missing))}. Run rates first.")
-    return [
-        (name, place, contender, rate, seed)
-        for name, (place, seeds) in PLACES.items()
-        for seed in seeds
-        for contender in CONTENDERS
-        for rate in sorted(best["split-digits" if place["dataset"] == "split-digits" else "small", contender])
-    ]
+    best, chosen = best_rates(rates), []
+    for name, (place, seeds) in PLACES.items():
+        if only and name not in only:
+            continue
+        where = "split-digits" if place["dataset"] == "split-digits" else "small"
+        missing = [contender for contender in CONTENDERS if (where, contender) not in best]
+        if missing:
+            raise SystemExit(f"No rate has been chosen yet for {', '.join(missing)} on {where}. Run rates first.")
+        chosen += [
+            (name, place, contender, rate, seed)
+            for seed in seeds
+            for contender in CONTENDERS
+            for rate in sorted(best[where, contender])
+        ]
+    return chosen
 
 
 def main() -> None:
@@ -143,8 +152,8 @@ def main() -> None:
     severities = "1" if given.stage == "rates" else "1,3"
     folder = {"data_root": given.data_root, "out": given.out, "quiet": True, "device": "cpu"}
     wanted = {}
-    for name, place, contender, rate, seed in cells(given.stage, rates):
-        if (name, contender, rate, seed) not in done and (not given.only or name in given.only):
+    for name, place, contender, rate, seed in cells(given.stage, rates, given.only or ()):
+        if (name, contender, rate, seed) not in done:
             config = config_of(place, contender, rate, seed, severities, folder)
             wanted[config.identity()] = (config, [name, contender, rate, seed])
 

@@ -2,6 +2,7 @@
 
     python benchmarks/research.py QUESTION ... --data-root DATA [--jobs 2]
     python benchmarks/research.py show                     what the file has so far, as the tables of docs/research.md
+    python benchmarks/research.py draw                     docs/half-life.svg
 
 The scale is ``small``: CIFAR-100 labels 0-19 in five tasks of four, 250 training images per class, width 8, 20 epochs,
 200 places in the memory. Half of CIFAR's training images are held out, and 100 of them per class are evaluated, clean
@@ -39,7 +40,7 @@ from acr.training.loop import Step, TrainingLoop
 from acr.values import HalfLife
 from research_methods import lab_class
 
-HALF_LIVES = ("0.1t", "0.2t", "0.35t", "0.5t")
+HALF_LIVES = ("0.1t", "0.2t", "0.35t", "0.5t", "1t")
 RECOMPUTED = ("0.2t", "0.35t")
 """Averages that are also evaluated with statistics of batch norm that are recomputed instead of averaged."""
 TEACHER = "0.2t"
@@ -197,17 +198,57 @@ def show(path: Path) -> None:
             print(f"| {variant} | {', '.join(f'{k} {v}' for k, v in told.items())} | {seeds} | {' | '.join(cells)} |")
 
 
+DRAWN = {("rate", "sum", HALF): "AVER's loss", ("loss", "proxy", SMALL["learning_rate"]): "ACR's loss"}
+"""Question, variant and rate of the runs in the picture of half-lives."""
+
+
+def draw(path: Path, picture: Path) -> None:
+    """Accuracy against the half-life: one line per loss, clean and shifted, with one dot per seed."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "half-life"
+    from matplotlib import pyplot
+
+    figure, both = pyplot.subplots(1, 2, figsize=(9, 3.4), sharex=True)
+    places = dict(zip(("as trained", *HALF_LIVES), range(len(HALF_LIVES) + 1), strict=True))
+    for (question, variant, rate), label in DRAWN.items():
+        points: dict[str, list[tuple[float, float]]] = {}
+        with path.open(newline="") as file:
+            for row in csv.DictReader(file):
+                own_rate = json.loads(row["settings"]).get("learning_rate", SMALL["learning_rate"])
+                if (row["question"], row["variant"], own_rate) == (question, variant, rate) and row[
+                    "network"
+                ] in places:
+                    points.setdefault(row["network"], []).append((float(row["clean"]), float(row["shifted"])))
+        known = [name for name in places if name in points]
+        for axis, number, title in ((both[0], 0, "clean"), (both[1], 1, "shifted")):
+            values = [[100 * pair[number] for pair in points[name]] for name in known]
+            (line,) = axis.plot([places[n] for n in known], [sum(v) / len(v) for v in values], label=label)
+            for name, of_seeds in zip(known, values, strict=True):
+                axis.plot([places[name]] * len(of_seeds), of_seeds, ".", color=line.get_color(), alpha=0.6)
+            axis.set_title(title)
+            axis.set_xticks(list(places.values()), list(places))
+            axis.set_xlabel("half-life of the average")
+    both[0].set_ylabel("accuracy in percent")
+    both[0].legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(picture, metadata={"Date": None})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("questions", nargs="+", choices=["show", *sorted(QUESTIONS)])
+    parser.add_argument("questions", nargs="+", choices=["show", "draw", *sorted(QUESTIONS)])
     parser.add_argument("--data-root", type=Path)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--file", type=Path, default=Path("results/research.csv"))
     given = parser.parse_args()
     if given.questions == ["show"]:
         return show(given.file)
-    if given.data_root is None or "show" in given.questions:
-        parser.error("name questions and --data-root, or show alone")
+    if given.questions == ["draw"]:
+        return draw(given.file, Path("docs/half-life.svg"))
+    if given.data_root is None or not set(given.questions) <= set(QUESTIONS):
+        parser.error("name questions and --data-root, or show or draw alone")
     done = set()
     if given.file.exists():
         with given.file.open(newline="") as file:
