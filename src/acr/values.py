@@ -170,7 +170,7 @@ def half_life(value: Any) -> Any:
         return OFF
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         value = f"{value:.15g}"
-    return str(HalfLife.parse(value)) if isinstance(value, str) else value
+    return str(HalfLife.parse(value if isinstance(value, str) else ""))
 
 
 Whole = Annotated[int, BeforeValidator(whole_number)]

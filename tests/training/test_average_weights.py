@@ -82,9 +82,9 @@ def test_one_half_life_is_one_run_however_it_is_written(value):
     assert make_config({"average_weights": value}).average_weights == "0.5t"
 
 
-@pytest.mark.parametrize("value", ["fast", True, "0", -3])
+@pytest.mark.parametrize("value", ["fast", True, "0", -3, None, [1]])
 def test_what_is_no_half_life_is_refused_in_a_sentence(value):
-    with pytest.raises(InputError, match=r"--average-weights .*: expected off, a number of steps|valid string"):
+    with pytest.raises(InputError, match=r"--average-weights .*: expected off, a number of steps"):
         make_config({"average_weights": value})
 
 
