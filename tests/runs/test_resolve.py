@@ -58,7 +58,7 @@ def test_methods_without_a_memory_have_no_buffer_size():
         ({"buffer_sise": 3}, "Did you mean 'buffer_size'"),
         ({"method": "acrr"}, "Did you mean 'acr'"),
         ({"dataset": "split-digit"}, "Did you mean 'split-digits'"),
-        ({"method": "er", "temperature": 0.1}, "an option of acr, pcr, scr, not of er"),
+        ({"method": "er", "temperature": 0.1}, "an option of acr, pcr, scr, aver, not of er"),
         ({"buffer_size": -1}, "--buffer-size -1: expected at least 0"),
         ({"epochs": "many"}, "--epochs 'many': expected a whole number"),
         ({"learning_rate": 0}, "--learning-rate 0: expected a number above 0"),
