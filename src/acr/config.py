@@ -276,12 +276,19 @@ ADDED_LATER: Mapping[str, Any] = {
 """Fields that change results and that earlier versions did not have, with the value that means what those did."""
 
 
+MOST_TOLD = 10
+"""Problems of one config that are told, each in a sentence."""
+
+
 def validated(model: type[Model], values: Mapping[str, Any]) -> Model:
     """A model made of these values; each wrong value is reported in one sentence of an :class:`InputError`."""
     try:
         return model(**values)
     except ValidationError as error:
-        raise InputError("\n".join(in_words(problem) for problem in error.errors())) from None
+        # A list may be wrong in every place, and in all of them for the same reason.
+        said = list(dict.fromkeys(in_words(problem) for problem in error.errors()))
+        more = [f"And {len(said) - MOST_TOLD} more of the kind."] if len(said) > MOST_TOLD else []
+        raise InputError("\n".join([*said[:MOST_TOLD], *more])) from None
 
 
 IN_WORDS = {

@@ -60,6 +60,8 @@ def test_methods_without_a_memory_have_no_buffer_size():
         ({"dataset": "split-digit"}, "Did you mean 'split-digits'"),
         ({"method": "er", "temperature": 0.1}, "an option of acr, pcr, scr, aver, not of er"),
         ({"buffer_size": -1}, "--buffer-size -1: expected at least 0"),
+        ({"class_order": [0.5] * 2000}, r"(?s)^(?=.{,400}\Z).*--class-order 0.5: expected a whole number"),
+        ({"class_order": [n + 0.5 for n in range(2000)]}, r"(?s)^(?=.{,1000}\Z).*And 1991 more of the kind\.$"),
         ({"epochs": "many"}, "--epochs 'many': expected a whole number"),
         ({"learning_rate": 0}, "--learning-rate 0: expected a number above 0"),
         ({"policy": "best"}, "--policy 'best': expected 'reservoir'"),
