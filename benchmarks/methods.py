@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 
 import numpy as np
@@ -24,8 +25,10 @@ from acr.data.stream import Task, TaskStream
 from acr.data.views import Views
 from acr.methods.method import REGISTRY, Batch, Context, Method, method_class
 from acr.networks import Network, resnet18
+from acr.networks.averaging import WeightAverage
 from acr.randomness import Position, generator, keyed_global
 from acr.runs.resolve import make_config
+from acr.values import OFF, HalfLife
 
 TASKS, CLASSES, EPOCHS, BATCH, TASK_SAMPLES = 10, 100, 50, 32, 5000
 NOW = 5
@@ -36,6 +39,7 @@ PHASES: dict[str, list[tuple[int, int]]] = {
     "soif": [(0, 49), (EPOCHS - 1, 1)],
     "gdumb": [(0, 1), (1, 49)],
     "acr": [(0, 5), (EPOCHS - 1, 45)],
+    "aver": [(0, 5), (EPOCHS - 1, 45)],
 }
 
 
@@ -73,6 +77,9 @@ class Bench:
         config = make_config({"method": name, "dataset": "split-cifar100", "epochs": EPOCHS})
         options, self.times_longer = cls.shortened(config)
         self.method: Method = cls(build_network("run"), options, self.context)
+        if config.average_weights != OFF:
+            half_life = HalfLife.parse(config.average_weights)
+            self.method.average = WeightAverage(deepcopy(self.method.network), half_life)
         self.task = stream[NOW]
         self.fill(buffer_size)
         self.number = 0
@@ -109,6 +116,8 @@ class Bench:
         batch = Batch(rows, images, targets, self.context.position, self.context.views)
         self.method.network.train()
         self.method.observe(batch)
+        if self.method.average is not None:
+            self.method.average.update(self.method.network, EPOCHS * TASK_SAMPLES // BATCH)
 
     def end(self, task: Task) -> None:
         """What comes after the last epoch."""
