@@ -12,11 +12,6 @@ from acr.networks.averaging import WeightAverage
 from acr.values import HalfLife
 
 
-def one_number():
-    """A network whose only weight that matters is a number that tests set."""
-    return resnet18(2, 2, "linear", 1).double()
-
-
 def values_of(network):
     tensors = [*network.parameters(), *(b for b in network.buffers() if b.is_floating_point())]
     return torch.cat([tensor.flatten() for tensor in tensors])
@@ -56,7 +51,7 @@ def test_it_is_the_weighted_mean_of_all_steps(half_life, sizes, per_task):
 
 
 def test_the_first_step_is_taken_as_it_is_and_the_initial_weights_do_not_count():
-    network = one_number()
+    network = resnet18(2, 2, "linear", 1)
     average = WeightAverage(copy.deepcopy(network), HalfLife.parse("1000"))
     trained(network, 0)
     average.update(network, 10)
