@@ -1,10 +1,13 @@
 import math
+from itertools import combinations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
-from acr.report.statistics import estimate, paired_p
+from acr.report.statistics import estimate, holm, paired_p
 
 
 def test_interval_by_hand():
@@ -28,3 +31,18 @@ def test_interval_and_paired_test_by_hand():
     assert paired_p(ours, theirs) == pytest.approx(stats.ttest_rel([30, 31, 35], [29, 28, 33]).pvalue)
     assert math.isnan(paired_p({0: 1.0}, {0: 2.0}))
     assert math.isnan(paired_p({0: 0.1 + 0.2, 1: 1.3}, {0: 0.3, 1: 1.3}))  # rounding is no spread
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=5))
+def test_holm_is_bonferroni_in_every_group_that_a_hypothesis_belongs_to(values):
+    # Holm's correction is the closed test whose local tests are Bonferroni's: the largest of |S| min p over groups S.
+    numbers = range(len(values))
+    groups = [group for size in range(1, len(values) + 1) for group in combinations(numbers, size)]
+    expected = [max(min(1.0, len(g) * min(values[j] for j in g)) for g in groups if number in g) for number in numbers]
+    assert holm(values) == pytest.approx(expected)
+
+
+def test_holm_leaves_out_what_was_not_tested():
+    assert holm([0.01, math.nan, 0.02])[::2] == pytest.approx([0.02, 0.02])
+    assert math.isnan(holm([0.01, math.nan, 0.02])[1])
+    assert holm([]) == []

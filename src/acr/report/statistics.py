@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,3 +77,19 @@ def paired_p(ours: Mapping[int, float], theirs: Mapping[int, float]) -> float:
     if len(seeds) < 2 or float(np.ptp(differences)) <= ROUNDING * max(map(abs, (*ours.values(), *theirs.values()))):
         return math.nan
     return float(stats.ttest_rel([ours[seed] for seed in seeds], [theirs[seed] for seed in seeds]).pvalue)
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """Holm's correction of p values for having made several tests; values that are NaN were no tests and stay NaN.
+
+    The smallest of m values is multiplied by m, the next by m − 1 and so on; none becomes smaller than the one before.
+
+    >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
+    [0.03, 0.06, 0.06]
+    """
+    tests = sorted((value, number) for number, value in enumerate(values) if not math.isnan(value))
+    corrected, largest = [math.nan] * len(values), 0.0
+    for rank, (value, number) in enumerate(tests):
+        largest = max(largest, min(1.0, value * (len(tests) - rank)))
+        corrected[number] = largest
+    return corrected
