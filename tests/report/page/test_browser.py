@@ -179,7 +179,7 @@ def test_a_phone_shows_acc_beside_the_method_and_says_that_the_table_goes_on(vis
     assert "split-digits" in row.locator("th").inner_text()  # what the hidden columns say is below the method
     assert box.evaluate("box => box.classList.contains('more')")
     box.evaluate("box => { box.scrollLeft = box.scrollWidth; }")
-    page.wait_for_function("!document.querySelector('#overview .scroll').classList.contains('more')")
+    page.wait_for_selector("#overview .scroll:not(.more)")
 
 
 def test_a_wide_screen_shows_every_column_and_a_cue_only_where_it_is_true(visit, page_file):
@@ -189,4 +189,4 @@ def test_a_wide_screen_shows_every_column_and_a_cue_only_where_it_is_true(visit,
     box = page.locator("#overview .scroll")
     assert box.evaluate("box => box.classList.contains('more') == (box.scrollWidth > box.clientWidth + 8)")
     box.evaluate("box => { box.style.width = '4000px'; box.style.maxWidth = 'none'; }")
-    page.wait_for_function("!document.querySelector('#overview .scroll').classList.contains('more')")
+    page.wait_for_selector("#overview .scroll:not(.more)")
