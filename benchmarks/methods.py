@@ -117,7 +117,7 @@ class Bench:
         self.method.network.train()
         self.method.observe(batch)
         if self.method.average is not None:
-            self.method.average.update(self.method.network, EPOCHS * TASK_SAMPLES // BATCH)
+            self.method.average.update(self.method.network, EPOCHS * TASK_SAMPLES // BATCH, NOW + 1)
 
     def end(self, task: Task) -> None:
         """What comes after the last epoch."""

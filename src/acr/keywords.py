@@ -64,7 +64,8 @@ class RunKeywords(TypedDict, total=False):
     """Checksum of the --weights file; recorded with the run, which accepts no other file afterwards."""
     average_weights: str
     """Answer with the mean of the weights over the steps, where a step counts half as much after this many later
-    ones: 300, or 0.2t, a share of a task's steps. The network as trained is evaluated too.
+    ones: 300, or 0.2t, a share of a task's steps, or auto, a share that grows with the number of tasks. The network
+    as trained is evaluated too.
     """
     protocol: Literal["sound", "published"]
     """`published` restores the quirks of the paper's released program; docs/protocols.md describes them."""

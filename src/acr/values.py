@@ -9,7 +9,7 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
@@ -130,38 +130,49 @@ def _name_of_function(function: Any) -> str:
 
 
 OFF = "off"
+AUTO = "auto"
+AUTO_PER_TASK, AUTO_MOST = 0.07, 0.5
+"""The rule called ``auto``, in shares of a task's steps: this much per task so far, and at most this much."""
 HALF_LIFE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})(t?)", re.ASCII)
 
 
 @dataclass(frozen=True)
 class HalfLife:
-    """After how many steps something counts half as much in a mean: a number of steps, or a share of a task's."""
+    """After how many steps something counts half as much in a mean: a number of steps, or a share of a task's.
+
+    The rule ``auto`` is a share that grows with the number of tasks: the more to remember, the longer the mean.
+    """
 
     number: float
-    per_task: bool
+    unit: Literal["", "t", "auto"]
+    """Steps; shares of a task's steps (``t``); shares of a task's steps per task so far (``auto``)."""
 
     @classmethod
     def parse(cls, text: str) -> HalfLife:
-        """From text such as ``300`` (steps) or ``0.5t`` (half of a task's steps).
+        """From text such as ``300`` (steps), ``0.5t`` (half of a task's steps) or ``auto`` (the rule).
 
-        >>> HalfLife.parse("0.5t").steps(640), HalfLife.parse("300").steps(640)
-        (320.0, 300.0)
+        >>> [HalfLife.parse(text).steps(of_the_task=640, tasks=5) for text in ("300", "0.5t", "auto")]
+        [300.0, 320.0, 224.0]
         """
+        if text == AUTO:
+            return cls(AUTO_PER_TASK, AUTO)
         match = HALF_LIFE.fullmatch(text)
         if match is None or not float(match[1]) > 0:
-            raise ValueError("off, a number of steps such as 300, or a share of a task such as 0.2t")
-        return cls(float(match[1]), bool(match[2]))
+            raise ValueError("off, auto, a number of steps such as 300, or a share of a task such as 0.2t")
+        return cls(float(match[1]), "t" if match[2] else "")
 
-    def steps(self, of_the_task: int) -> float:
-        """The half-life in steps, in a task that has so many."""
-        return self.number * of_the_task if self.per_task else self.number
+    def steps(self, of_the_task: int, tasks: int) -> float:
+        """The half-life in steps, in a task of so many steps that is the first, second ... (1, 2 ...) of its run."""
+        if self.unit == AUTO:
+            return min(self.number * tasks, AUTO_MOST) * of_the_task
+        return self.number * of_the_task if self.unit else self.number
 
     def __str__(self) -> str:
-        return f"{self.number:.15g}{'t' if self.per_task else ''}"
+        return AUTO if self.unit == AUTO else f"{self.number:.15g}{self.unit}"
 
 
 def half_life(value: Any) -> Any:
-    """``off``, or a half-life in one way of writing, so that ``.50t`` and ``0.5t`` are the same run.
+    """``off``, ``auto``, or a half-life in one way of writing, so that ``.50t`` and ``0.5t`` are the same run.
 
     >>> half_life(".50t"), half_life(300), half_life(False)
     ('0.5t', '300', 'off')

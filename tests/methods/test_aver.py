@@ -7,7 +7,6 @@ import torch
 from method_learning import Learning
 
 import acr
-from acr.methods.aver import HALF_LIFE
 from acr.runs.resolve import make_config
 
 
@@ -57,7 +56,7 @@ def test_its_memory_is_acrs():
 
 @pytest.mark.parametrize("dataset", ["split-digits", "split-cifar100", "split-tiny-imagenet", "folder:photos"])
 def test_one_half_life_for_all_data_sets(dataset):
-    assert make_config({"method": "aver", "dataset": dataset}).average_weights == HALF_LIFE
+    assert make_config({"method": "aver", "dataset": dataset}).average_weights == "auto"
 
 
 def test_the_average_can_be_switched_off():

@@ -108,7 +108,7 @@ def check(method, tmp_path, kills, seed, **more):
     assert left == []
 
 
-@pytest.mark.parametrize(("method", "average"), [("acr", "0.3t"), ("er", "off")])
+@pytest.mark.parametrize(("method", "average"), [("acr", "auto"), ("er", "off")])
 def test_killed_runs_end_like_undisturbed_ones(method, average, tmp_path):
     check(method, tmp_path, kills=3, seed=11, average_weights=average)
 

@@ -57,7 +57,7 @@ def learn(
     seed: Annotated[int | None, flag("Seed of everything random.", "seed", FIXED, number=True)] = None,
     average_weights: Annotated[
         str | None,
-        flag("Answer with averaged weights: half-life of a step, such as 300 or 0.2t.", "average_weights", FIXED),
+        flag("Answer with averaged weights: half-life of a step, such as auto, 0.2t or 300.", "average_weights", FIXED),
     ] = None,
     no_flip: Annotated[
         bool,

@@ -61,7 +61,8 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             0: all epochs are used.
         patience: epochs without a better accuracy on these images after which a visit ends, at its best epoch.
         average_weights: answer with weights averaged over the steps: half-life of a step's share in steps (``"300"``),
-            or in shares of a visit's steps (``"0.2t"``), or ``"off"``; by default what the method uses.
+            or in shares of a visit's steps (``"0.2t"``); ``"auto"``, a share that grows with the number of visits; or
+            ``"off"``; by default what the method uses.
         precision: ``32``, ``bf16-mixed`` or ``16-mixed``.
         threads: CPU threads; by default what a short measurement at the first visit finds faster.
         verbose: whether to show progress; by default in a terminal and in a notebook.

@@ -3,7 +3,8 @@
 It takes ACR's steps: two views of the current and of a replayed batch in one pass, and a memory of boundary samples in
 exact balance. Two things are different. The loss is the mean of ACR's proxy-based contrastive loss and of cross-entropy
 over all outputs. And the network that answers has averaged weights: the mean over the steps of training, in which a
-step counts half as much after a third of a task.
+step counts half as much after a share of a task that grows with the number of tasks: 0.07 for each so far, and one half
+at most.
 
     L = (1/N) Σ_i [ ½ log Σ_{c: n_c>0} n_c · exp(s_ic) + ½ log Σ_c exp(s_ic) − s_{i,y_i} ],   s_ic = f̂_i·ŵ_c/τ
 
@@ -27,9 +28,7 @@ from torch import Tensor
 from acr.config import MethodOptions
 from acr.methods.acr import ACR, ProxyOptions
 from acr.methods.bases import PolicyName
-
-HALF_LIFE = "0.35t"
-"""After this share of a task's steps a step counts half as much in the averaged weights, on every data set."""
+from acr.values import AUTO
 
 
 class AverOptions(ProxyOptions):
@@ -59,7 +58,7 @@ class Aver(ACR):
     @classmethod
     def settings_for(cls, dataset: str, buffer_size: int) -> Mapping[str, Any]:
         """One rule for all data sets."""
-        return {"average_weights": HALF_LIFE}
+        return {"average_weights": AUTO}
 
     def loss(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """The mean of the proxy-based contrastive loss and the cross-entropy over all outputs; a scalar."""

@@ -15,7 +15,8 @@ class WeightAverage:
     """The weighted mean of a network's weights after each step, where weights halve with every half-life.
 
     With θ_k the weights after step k and d = 2^(−1/half-life), after n steps it is Σ d^(n−k) θ_k / Σ d^(n−k), k = 1..n.
-    So the weights before the first step do not count. Running averages of batch norm are averaged like weights.
+    So the weights before the first step do not count. Where the half-life differs between tasks, every step multiplies
+    the weights of those before it by its own d. Running averages of batch norm are averaged like weights.
 
     ``network`` is a network like the one that is trained; it becomes the averaged one.
     """
@@ -27,9 +28,12 @@ class WeightAverage:
         """Σ d^(n−k), the sum of all weights so far."""
 
     @torch.no_grad()
-    def update(self, trained: Network, steps_of_task: int) -> None:
-        """Include the weights of a network after one more step, in a task of so many steps. Nothing waits for a GPU."""
-        self.total = self.total * 2 ** (-1 / self.half_life.steps(steps_of_task)) + 1
+    def update(self, trained: Network, steps_of_task: int, tasks: int) -> None:
+        """Include the weights of a network after one more step. Nothing waits for a GPU.
+
+        The step belongs to a task of so many steps, the first, second ... (1, 2 ...) of its run.
+        """
+        self.total = self.total * 2 ** (-1 / self.half_life.steps(steps_of_task, tasks)) + 1
         mean, new = _averaged(self.network), _averaged(trained)
         torch._foreach_lerp_(mean, new, 1 / self.total)
 

@@ -161,7 +161,8 @@ class TrainingLoop:
             with self.encoder_draws():
                 loss = self.method.observe(batch)
             if self.method.average is not None:
-                self.method.average.update(self.method.network, self.steps_per_epoch(task) * self.context.epochs)
+                steps = self.steps_per_epoch(task) * self.context.epochs
+                self.method.average.update(self.method.network, steps, task.index + 1)
             yield Step(batch, loss)
 
     def end_task(self, task: Task) -> None:
