@@ -2,12 +2,14 @@
 
     python benchmarks/averaged.py rates --data-root DATA     the learning rate of every contender, on held-out images
     python benchmarks/averaged.py final --data-root DATA     the comparison, on test images, with these rates
+    python benchmarks/averaged.py show                       the tables of docs/research.md, from what the files have
 
 Every contender gets the same grid of rates on held-out training images: at scale ``small`` with half as many epochs for
 the photographs, and on split-digits for the digits. The best rate, by the mean of clean and shifted accuracy, is chosen
 for the network as trained and for the averaged one; where they differ, the comparison has a run with each. All averages
-have AVER's half-life. Rows are appended to results/averaged_rates.csv and results/averaged.csv as runs end; runs that
-are there are not repeated, and interrupted ones are resumed from their folders in ``--out``.
+follow the rule ``auto``; the rates were searched with 0.35 of a task, which is what the rule says in the last of five
+tasks. Rows are appended to results/averaged_rates.csv and results/averaged.csv as runs end; runs that are there are not
+repeated, and interrupted ones are resumed from their folders in ``--out``.
 """
 
 from __future__ import annotations
@@ -16,15 +18,16 @@ import argparse
 import csv
 from collections import defaultdict
 from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from acr.methods.aver import HALF_LIFE
+from acr.report.statistics import estimate, holm, paired_p
 from acr.runs.resolve import make_config
 from acr.runs.run import Run
 from acr.sweeps.sweep import run_local
-from acr.values import HalfLife
+from acr.values import AUTO
 
 Values = dict[str, Any]
 CONTENDERS: dict[str, Values] = {
@@ -42,34 +45,30 @@ RATES = (0.1, 0.03, 0.3)
 TWENTY = {"class_order": "0-19", "tasks": 5, "width": 8, "epochs": 20, "buffer_size": 200}
 SMALL = {**TWENTY, "dataset": "split-cifar100", "samples_per_class": 250, "test_samples_per_class": 100}
 PLACES: dict[str, tuple[Values, range]] = {
-    "small, B 200": (SMALL, range(5)),
     "split-digits": ({"dataset": "split-digits"}, range(5)),
-    "part of Mini-ImageNet": ({**TWENTY, "dataset": "split-mini-imagenet", "image_size": 32}, range(3)),
     "part of Tiny-ImageNet": ({**TWENTY, "dataset": "split-tiny-imagenet", "image_size": 32}, range(3)),
+    "part of Mini-ImageNet": ({**TWENTY, "dataset": "split-mini-imagenet", "image_size": 32}, range(3)),
+    "small, B 200": (SMALL, range(5)),
     "small, B 100": ({**SMALL, "buffer_size": 100}, range(3)),
 }
 """Settings and seeds of the comparison."""
+SAME_BUT_FOR_MEMORY = {"small, B 100": "small, B 200"}
+"""Joint training has no memory, so its runs in the second place count in the first, too."""
 HELD_OUT: dict[str, tuple[Values, range]] = {
     "small": ({**SMALL, "epochs": 10, "validation_fraction": 0.5}, range(100, 101)),
-    "split-digits": ({"dataset": "split-digits", "validation_fraction": 0.1112}, range(100, 102)),
+    "split-digits": ({"dataset": "split-digits", "validation_fraction": 0.1112}, range(100, 104)),
 }
 """Where rates are chosen, and with which seeds."""
-STEPS_PER_TASK = {"split-digits": 180, "split-cifar100": 640, "split-mini-imagenet": 260, "split-tiny-imagenet": 140}
-"""Of the comparison, for joint training, whose one task is as long as all others together."""
 COLUMNS = ("place", "contender", "learning_rate", "seed", "network", "clean", "severity_1", "severity_3", "seconds")
+IDENTITY, MEASURES = ("place", "contender", "network"), COLUMNS[5:8]
 AVERAGED, AS_TRAINED = "averaged", "as trained"
 
 
 def config_of(place: Values, contender: str, rate: float, seed: int, severities: str, folder: Values) -> Any:
     """The config of one run."""
-    own = CONTENDERS[contender]
-    half_life = HALF_LIFE
-    if own["method"] == "joint":
-        steps = STEPS_PER_TASK[place["dataset"]] * place.get("epochs", 20) // 20
-        half_life = str(round(HalfLife.parse(HALF_LIFE).steps(steps)))
     shift = {"ood_every": "end", "ood_severities": severities}
-    values = {"average_weights": half_life, **shift, "threads": 1, "learning_rate": rate, "seed": seed}
-    return make_config({**place, **own, **values, **folder})
+    values = {"average_weights": AUTO, **shift, "threads": 1, "learning_rate": rate, "seed": seed}
+    return make_config({**place, **CONTENDERS[contender], **values, **folder})
 
 
 def rows_of(run: Run) -> list[list[Any]]:
@@ -91,16 +90,44 @@ def read(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def best_rates(path: Path) -> dict[tuple[str, str], set[float]]:
-    """By place and contender: the best rate as trained and the best rate averaged, by mean of clean and shifted."""
+def best_rates(path: Path) -> dict[tuple[str, str], dict[str, float]]:
+    """By place and contender: the best rate of each of its two networks, by mean of clean and shifted."""
     figures: dict[tuple[str, str, str], dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in read(path):
         key = row["place"], row["contender"], row["network"]
         figures[key][float(row["learning_rate"])].append((float(row["clean"]) + float(row["severity_1"])) / 2)
-    best: dict[tuple[str, str], set[float]] = defaultdict(set)
-    for (place, contender, _), by_rate in figures.items():
-        best[place, contender].add(max(by_rate, key=lambda rate: fmean(by_rate[rate])))
+    best: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for (place, contender, network), by_rate in figures.items():
+        best[place, contender][network] = max(by_rate, key=lambda rate: fmean(by_rate[rate]))
     return dict(best)
+
+
+def show_rates(path: Path) -> None:
+    """Print one table per place where rates are chosen: the best rate of both networks, and what they reach with it."""
+    best = best_rates(path)
+    for place in HELD_OUT:
+        print(f"\n{place}, held-out images\n\n| | as trained | rate | averaged | rate |\n|---|---|---|---|---|")
+        for contender in CONTENDERS:
+            cells = []
+            for network in (AS_TRAINED, AVERAGED):
+                rate = best.get((place, contender), {}).get(network)
+                which = (place, contender, network, rate)
+                rows = [
+                    row for row in read(path) if which == (*itemgetter(*IDENTITY)(row), float(row["learning_rate"]))
+                ]
+                means = [100 * fmean(float(row[m]) for row in rows) for m in MEASURES[:2]] if rows else []
+                cells += [" / ".join(f"{mean:.1f}" for mean in means), f"{rate:g}" if rate else ""]
+            print(f"| {contender} | {' | '.join(cells)} |")
+
+
+def held_out_place(place: Values) -> str:
+    """Where the rates for a place of the comparison are chosen."""
+    return "split-digits" if place["dataset"] == "split-digits" else "small"
+
+
+def run_in(place: str, contender: str) -> str:
+    """The place whose runs of a contender count in this one."""
+    return SAME_BUT_FOR_MEMORY.get(place, place) if CONTENDERS[contender]["method"] == "joint" else place
 
 
 def cells(stage: str, rates: Path, only: Sequence[str]) -> list[tuple[str, Values, str, float, int]]:
@@ -121,7 +148,7 @@ def cells(stage: str, rates: Path, only: Sequence[str]) -> list[tuple[str, Value
     for name, (place, seeds) in PLACES.items():
         if only and name not in only:
             continue
-        where = "split-digits" if place["dataset"] == "split-digits" else "small"
+        where = held_out_place(place)
         missing = [contender for contender in CONTENDERS if (where, contender) not in best]
         if missing:
             raise SystemExit(f"No rate has been chosen yet for {', '.join(missing)} on {where}. Run rates first.")
@@ -129,16 +156,52 @@ def cells(stage: str, rates: Path, only: Sequence[str]) -> list[tuple[str, Value
             (name, place, contender, rate, seed)
             for seed in seeds
             for contender in CONTENDERS
-            for rate in sorted(best[where, contender])
+            for rate in sorted(set(best[where, contender].values()))
+            if run_in(name, contender) == name
         ]
     return chosen
 
 
+def show(path: Path, rates: Path) -> None:
+    """Print one table per place: every contender's two networks, each at its own rate, and how far AVER is ahead.
+
+    Figures are means over seeds with their 95 % intervals; p is that of the paired t test of AVER's averaged network
+    against the row, corrected by Holm for the rows of the table.
+    """
+    best = best_rates(rates)
+    for name, (place, seeds) in PLACES.items():
+        found: dict[tuple[str, str], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+        for row in read(path):
+            key = row["contender"], row["network"]
+            wanted = best[held_out_place(place), row["contender"]][row["network"]]
+            here = row["place"] == run_in(name, row["contender"]) and int(row["seed"]) in seeds
+            if here and float(row["learning_rate"]) == wanted:
+                for measure in MEASURES:
+                    found[key][measure][int(row["seed"])] = 100 * float(row[measure])
+        if not found:
+            continue
+        ours = found["AVER", AVERAGED]
+        others = [key for key in found if key != ("AVER", AVERAGED)]
+        tests = {m: holm([paired_p(ours[m], found[key][m]) for key in others]) for m in MEASURES[:2]}
+        print(f"\n{name}\n\n| | network | rate | seeds | {' | '.join(MEASURES)} | AVER ahead by | p |")
+        print("|---" * (len(MEASURES) + 6) + "|")
+        for key in sorted(found, key=lambda key: -sum(estimate(found[key][m].values()).mean for m in MEASURES[:2])):
+            figures = [estimate(found[key][m].values()) for m in MEASURES]
+            told = [f"{e.mean:.1f}" + ("" if e.half != e.half else f" ± {e.half:.1f}") for e in figures]
+            ahead, p = ["", ""]
+            if key in others:
+                pairs = [[(v, found[key][m][s]) for s, v in ours[m].items() if s in found[key][m]] for m in tests]
+                ahead = " / ".join(f"{fmean(a - b for a, b in pair):+.1f}" for pair in pairs if pair)
+                p = " / ".join(f"{tests[m][others.index(key)]:.3f}" for m in tests)
+            rate = best[held_out_place(place), key[0]][key[1]]
+            print(f"| {key[0]} | {key[1]} | {rate:g} | {figures[0].n} | {' | '.join(told)} | {ahead} | {p} |")
+
+
 def main() -> None:
-    """Make the runs that are missing."""
+    """Make the runs that are missing, or show what there is."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stage", choices=["rates", "final"])
-    parser.add_argument("--data-root", type=Path, required=True)
+    parser.add_argument("stage", choices=["rates", "final", "show"])
+    parser.add_argument("--data-root", type=Path)
     parser.add_argument("--out", type=Path, default=Path("runs/averaged"))
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--only", action="append", help="Name of a place; by default all of them.")
@@ -146,6 +209,11 @@ def main() -> None:
     given = parser.parse_args()
     rates = given.results / "averaged_rates.csv"
     path = rates if given.stage == "rates" else given.results / "averaged.csv"
+    if given.stage == "show":
+        show_rates(rates)
+        return show(path, rates)
+    if given.data_root is None:
+        parser.error("name --data-root, the folder with the data sets")
     done = {(row["place"], row["contender"], float(row["learning_rate"]), int(row["seed"])) for row in read(path)}
     if not path.exists():
         path.write_text(",".join(COLUMNS) + "\n")
@@ -160,7 +228,7 @@ def main() -> None:
     def note(run: Run) -> None:
         which = wanted[run.config.identity()][1]
         with path.open("a", newline="") as file:
-            csv.writer(file).writerows([*which, *row] for row in rows_of(run))
+            csv.writer(file, lineterminator="\n").writerows([*which, *row] for row in rows_of(run))
         print(*which, *(f"{row[0]} {100 * row[1]:.1f} / {100 * row[2]:.1f}" for row in rows_of(run)), flush=True)
 
     run_local([config for config, _ in wanted.values()], jobs=given.jobs, on_done=note)

@@ -7,7 +7,8 @@
 The scale is ``small``: CIFAR-100 labels 0-19 in five tasks of four, 250 training images per class, width 8, 20 epochs,
 200 places in the memory. Half of CIFAR's training images are held out, and 100 of them per class are evaluated, clean
 and at severity 1 of the paper's eleven corruptions, after the last task. The seeds are others than those of the final
-comparison. Every run gives one row per network: as trained, and averaged with several half-lives (shares of a task).
+comparison. Every run gives one row per network: as trained, and averaged with several half-lives, in shares of a task
+(0.35t) or of the run so far (0.07r).
 Rows are appended to results/research.csv as runs end, and runs that the file already contains are not repeated.
 """
 
@@ -21,6 +22,7 @@ import sys
 import time
 from copy import deepcopy
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -31,20 +33,20 @@ from acr.config import RunConfig, validated
 from acr.data.loading import load_dataset
 from acr.data.stream import TaskStream
 from acr.evaluation.evaluator import evaluate
+from acr.evaluation.scenarios import Scenario
 from acr.launch import build_loop, make_scenarios
 from acr.methods.method import method_class
 from acr.networks import Network
 from acr.networks.averaging import WeightAverage
 from acr.randomness import generator
 from acr.training.loop import Step, TrainingLoop
-from acr.values import HalfLife
+from acr.values import AUTO, HalfLife
 from research_methods import lab_class
 
-HALF_LIVES = ("0.1t", "0.2t", "0.35t", "0.5t", "1t")
+HALF_LIVES = ("0.1t", "0.2t", "0.35t", "0.5t", "1t", "0.04r", "0.07r", "0.1r", AUTO)
+"""Shares of a task, shares of the run so far, and the rule that came of them."""
 RECOMPUTED = ("0.2t", "0.35t")
 """Averages that are also evaluated with statistics of batch norm that are recomputed instead of averaged."""
-TEACHER = "0.2t"
-"""Half-life of the average that a variant uses while it learns."""
 SMALL = {
     "dataset": "split-cifar100",
     "samples_per_class": 250,
@@ -58,7 +60,22 @@ SMALL = {
     "quiet": True,
     "device": "cpu",
 }
-COLUMNS = ("question", "variant", "settings", "options", "seed", "network", "clean", "shifted", "steps", "seconds")
+DIGITS = {
+    **SMALL,
+    "dataset": "split-digits",
+    "samples_per_class": None,
+    "validation_fraction": 0.3,
+    "test_samples_per_class": None,
+    "buffer_size": 50,
+    "ood_constants": "cifar-c",
+}
+COLUMNS = (
+    *("question", "variant", "settings", "options", "seed", "network", "clean", "shifted", "steps", "seconds"),
+    *("by_task", "answers", "stored", "last_task", "ceiling"),
+)
+"""The last five, in percent: clean accuracy on each task; answers that name a class of each task; accuracy on images
+of the memory and on training images of the last task, as they are; and what a linear classifier of the embeddings would
+reach that knew the training images of all tasks. Rows of the first questions lack some or all of them."""
 Cell = dict[str, Any]
 
 
@@ -72,6 +89,7 @@ def variants(*named: tuple[str, dict[str, Any]], seeds: tuple[int, ...] = (100, 
 
 
 PROXY, SUM = {"loss": "proxy"}, {"loss": "sum"}
+TWO_VIEWS = {"method": "er", "second_view": "strong"}
 HALF = 0.05
 """Half the usual rate: a step on the sum of two losses is then one on their mean at the usual rate."""
 QUESTIONS: dict[str, list[Cell]] = {
@@ -86,7 +104,7 @@ QUESTIONS: dict[str, list[Cell]] = {
     + variants(("proxy", PROXY), seeds=(101,)),
     # A sum of two losses has about twice the gradient of one: is it the loss or the rate?
     "rate": variants(("proxy", PROXY), learning_rate=0.2, seeds=(100,))
-    + variants(("sum", SUM), learning_rate=HALF, seeds=(100, 101)),
+    + variants(("sum", SUM), learning_rate=HALF, seeds=(100, 101, 102)),
     # Each alone on top of the winner, the mean of both losses.
     "parts": variants(
         ("confidence from average", {**SUM, "confidence_from_average": True}),
@@ -98,6 +116,62 @@ QUESTIONS: dict[str, list[Cell]] = {
     )
     + variants(("more replay", {**SUM, "current_views": 1}), replay_size=48, seeds=(100,), learning_rate=HALF)
     + variants(("rate falls", SUM), lr_milestones=(15,), seeds=(100,), learning_rate=HALF),
+    # Learning goes on from the averaged network instead of ending in it.
+    "restart": variants(("restart", {**SUM, "restart": True, "teacher": "0.35t"}), learning_rate=HALF),
+    # Current images carry what the averaged network knows about old classes.
+    "keep": variants(("keep", {**SUM, "keep": 1.0, "teacher": "0.35t"}), learning_rate=HALF, seeds=(100,))
+    + variants(
+        ("keep, frozen", {**SUM, "keep": 1.0, "frozen": True, "teacher": "0.35t"}), learning_rate=HALF, seeds=(100,)
+    ),
+    # Half as many epochs: what is behind ER's lead there?
+    "short": variants(("sum", SUM), ("ER, two views", TWO_VIEWS), seeds=(100,), epochs=10)
+    + variants(("sum", SUM), seeds=(100,), epochs=10, learning_rate=HALF),
+    # Few images per class, and so short tasks of 140 steps, as in the parts of Tiny-ImageNet.
+    "sparse": [
+        cell
+        for seeds in ((100, 101), (102, 103))
+        for rate in (0.1, 0.2, HALF)
+        for cell in variants(
+            ("sum", SUM),
+            *([("ER, two views", TWO_VIEWS), ("proxy", PROXY)] if rate > HALF else []),
+            seeds=seeds,
+            samples_per_class=50,
+            learning_rate=rate,
+        )
+    ],
+    # The averaged network knows all stored images by heart (and only two thirds of the last task's): what helps?
+    "by heart": variants(("cutmix of second views", {**SUM, "cutmix": "second"}), samples_per_class=50)
+    + variants(
+        ("cutmix of replayed images", {**SUM, "cutmix": "replayed"}),
+        ("strong replay", {**SUM, "strong_replay": True}),
+        seeds=(100,),
+        samples_per_class=50,
+    ),
+    # Classes of different tasks are what is confused: better embeddings, or proxies that begin where their images are?
+    # On the digits, where a run takes less than a minute.
+    "between tasks": variants(
+        ("sum", SUM),
+        ("imprint", {**SUM, "imprint": True}),
+        ("contrast", {**SUM, "contrast": 0.5}),
+        seeds=(100, 101, 102, 103),
+        dataset="split-digits",
+        learning_rate=HALF,
+    )
+    + variants(("imprint", {**SUM, "imprint": True}), seeds=(100,), samples_per_class=50),
+    # A third view costs half a step more; group norm has no statistics of batches.
+    "views and norms": variants(
+        ("three views", {**SUM, "views": 3}),
+        ("group norm", {**SUM, "norm": "group"}),
+        seeds=(100,),
+        samples_per_class=50,
+    ),
+    # Does the best half-life depend on the number of tasks? All tasks have 140 steps.
+    "tasks": [
+        cell
+        for seed in (100, 101)
+        for tasks, images in ((2, 20), (5, 50), (10, 100))
+        for cell in variants(("sum", SUM), seeds=(seed,), tasks=tasks, samples_per_class=images)
+    ],
 }
 
 
@@ -108,40 +182,82 @@ def run(cell: Cell, data_root: Path) -> list[list[Any]]:
     options = dict(cell["options"])
     name = options.pop("method", None)
     cls = lab_class(options) if name is None else method_class(name)
-    values: Cell = {**SMALL, **cell["settings"], "seed": cell["seed"], "data_root": data_root}
+    place = DIGITS if cell["settings"].get("dataset") == DIGITS["dataset"] else SMALL
+    values: Cell = {**place, **cell["settings"], "seed": cell["seed"], "data_root": data_root}
     config = cls.complete_config(
         validated(RunConfig, {**values, "method": cls.name, "options": cls.Options(**options)})
     )
     data = load_dataset(config.dataset, config)
-    stream = TaskStream.split(data, 5, None, tuple(range(20)))
+    stream = TaskStream.split(data, config.tasks or 5, None, tuple(range(10 if place is DIGITS else 20)))
     loop = build_loop(config, stream, cls)
-    averages = {}
-    for half_life in HALF_LIVES:
-        copy = loop.context.build_network("average")
-        copy.load_state_dict(loop.method.network.state_dict())
-        if hasattr(loop.method.network.head, "temperature"):
-            copy.head.temperature = loop.method.network.head.temperature
-        averages[half_life] = WeightAverage(copy, HalfLife.parse(half_life))
-    loop.method.teacher = averages[TEACHER]
-    # A method that sees all tasks at once has one task of five times the steps; a share is of a task of the stream.
-    tasks = len(stream) // len(loop.tasks)
+    network = loop.method.network
+    averages = {text: WeightAverage(deepcopy(network), half_life(text, 1)) for text in HALF_LIVES}
+    loop.method.averages = averages.values()
+    loop.method.teacher = averages[getattr(config.options, "teacher", HALF_LIVES[0])]
     for event in loop:
         if isinstance(event, Step):
-            steps = loop.steps_per_epoch(loop.tasks[event.batch.task]) * config.epochs // tasks
-            for average in averages.values():
-                average.update(loop.method.network, steps)
+            task = loop.tasks[event.batch.task]
+            for text, average in averages.items():
+                average.half_life = half_life(text, loop.steps_taken())
+                average.update(loop.method.network, loop.steps_per_epoch(task) * config.epochs, task.index + 1)
     networks: dict[str, Network] = {"as trained": loop.method.network}
-    networks |= {half_life: average.network for half_life, average in averages.items()}
-    for half_life in RECOMPUTED:
-        networks[f"{half_life}, statistics recomputed"] = recomputed(averages[half_life].network, loop)
+    networks |= {text: average.network for text, average in averages.items()}
+    for text in RECOMPUTED:
+        networks[f"{text}, statistics recomputed"] = recomputed(averages[text].network, loop)
     scenarios = make_scenarios(config, data)
     rows = []
     for label, network in networks.items():
         network.eval()
-        clean, *shifted = (evaluate(network, s, stream, len(stream) - 1).accuracy() for s in scenarios)
-        figures = [round(clean, 4), round(sum(shifted) / len(shifted), 4)]
+        clean, *shifted = (evaluate(network, s, stream, len(stream) - 1) for s in scenarios)
+        figures = [round(fmean(counts.accuracy() for counts in part), 4) for part in ([clean], shifted)]
         rows.append([label, *figures, loop.steps_in_all(), round(time.monotonic() - began)])
+        by_task = [percent(share) for share in clean.accuracies()]
+        answers = [percent(sum(column) / sum(map(sum, clean.total))) for column in zip(*clean.confusion, strict=True)]
+        last = loop.tasks[len(loop.tasks) - 1]
+        known = [accuracy(network, *samples) for samples in (stored(loop), (last.images(), last.targets))]
+        rows[-1] += [" ".join(by_task), " ".join(answers), *known, ceiling(network, loop, stream, scenarios[0])]
     return rows
+
+
+def half_life(text: str, steps: int) -> HalfLife:
+    """A half-life after so many steps of the run; only the laboratory knows shares of the run so far, such as 0.07r."""
+    return HalfLife(float(text[:-1]) * steps, "") if text.endswith("r") else HalfLife.parse(text)
+
+
+def percent(share: float | None) -> str:
+    """A share in whole percent."""
+    return "" if share is None else f"{100 * share:.0f}"
+
+
+@torch.no_grad()
+def accuracy(network: Network, images: torch.Tensor, labels: torch.Tensor) -> str:
+    """The share of images that a network knows, in percent; empty if there are none."""
+    right = [network(part).argmax(1) for part in images.split(500)]
+    return percent((torch.cat(right) == labels).float().mean().item()) if right and len(images) else ""
+
+
+@torch.no_grad()
+def ceiling(network: Network, loop: TrainingLoop, stream: TaskStream, test: Scenario) -> str:
+    """Accuracy of linear discriminant analysis on the embeddings of all training images: what the encoder is worth."""
+    images, labels = (torch.cat(parts) for parts in zip(*((t.images(), t.targets) for t in loop.tasks), strict=True))
+    known = torch.cat([network.features(part) for part in images.split(500)]).double()
+    means = torch.stack([known[labels == label].mean(0) for label in range(len(stream.classes))])
+    within = known - means[labels]
+    spread = within.T @ within / len(within) + 1e-3 * torch.eye(known.shape[1], dtype=known.dtype)
+    weights = torch.linalg.solve(spread, means.T)
+    bias = -(means.T * weights).sum(0) / 2
+
+    def scores(images: torch.Tensor) -> torch.Tensor:
+        return network.features(images).double() @ weights + bias
+
+    return percent(evaluate(scores, test, stream, len(stream) - 1).accuracy())
+
+
+def stored(loop: TrainingLoop) -> tuple[torch.Tensor, torch.Tensor]:
+    """Images and labels of the memory."""
+    memory = loop.method.memory()
+    shape = loop.context.image_shape
+    return memory.get("images", torch.zeros(0, *shape, dtype=torch.uint8)), memory.get("labels", torch.zeros(0).long())
 
 
 def recomputed(network: Network, loop: TrainingLoop) -> Network:
@@ -151,11 +267,11 @@ def recomputed(network: Network, loop: TrainingLoop) -> Network:
     for norm in norms:
         norm.reset_running_stats()
         norm.momentum = None  # the plain mean over batches
-    stored = loop.method.memory().get("images", torch.zeros(0, *loop.context.image_shape, dtype=torch.uint8))
+    kept, _ = stored(loop)
     task = loop.tasks[len(loop.tasks) - 1]
     draws = generator(loop.context.seed, "statistics")
-    chosen = torch.randperm(len(task), generator=draws)[: max(len(stored), 200)]
-    images = torch.cat([stored, task.images(chosen)])
+    chosen = torch.randperm(len(task), generator=draws)[: max(len(kept), 200)]
+    images = torch.cat([kept, task.images(chosen)])
     copy.train()
     with torch.no_grad():
         for part in images[torch.randperm(len(images), generator=draws)].split(64):
@@ -184,7 +300,7 @@ def show(path: Path) -> None:
             of_variant = of_question.setdefault((row["variant"], row["settings"]), {})
             of_variant.setdefault(row["network"], []).append((float(row["clean"]), float(row["shifted"])))
     for question, of_question in found.items():
-        columns = ["as trained", *HALF_LIVES, *(f"{half_life}, statistics recomputed" for half_life in RECOMPUTED)]
+        columns = ["as trained", *HALF_LIVES, *(f"{text}, statistics recomputed" for text in RECOMPUTED)]
         print(f"\n{question}\n\n| variant | settings | seeds | {' | '.join(columns)} |")
         print("|---" * (3 + len(columns)) + "|")
         for (variant, settings), networks in of_question.items():
@@ -198,40 +314,55 @@ def show(path: Path) -> None:
             print(f"| {variant} | {', '.join(f'{k} {v}' for k, v in told.items())} | {seeds} | {' | '.join(cells)} |")
 
 
-DRAWN = {("rate", "sum", HALF): "AVER's loss", ("loss", "proxy", SMALL["learning_rate"]): "ACR's loss"}
-"""Question, variant and rate of the runs in the picture of half-lives."""
+DRAWN = {
+    ("rate", "sum", json.dumps({"learning_rate": HALF})): "5 tasks of 640 steps",
+    ("tasks", "sum", json.dumps({"samples_per_class": 20, "tasks": 2})): "2 tasks of 140 steps",
+    ("tasks", "sum", json.dumps({"samples_per_class": 50, "tasks": 5})): "5 tasks of 140 steps",
+    ("tasks", "sum", json.dumps({"samples_per_class": 100, "tasks": 10})): "10 tasks of 140 steps",
+    ("between tasks", "sum", json.dumps({"dataset": "split-digits", "learning_rate": HALF})): "digits, 5 of 140 steps",
+}
+"""Question, variant and settings of the runs in the picture of half-lives, and what they are called there."""
 
 
 def draw(path: Path, picture: Path) -> None:
-    """Accuracy against the half-life: one line per loss, clean and shifted, with one dot per seed."""
+    """What averaging brings, clean and shifted, against the half-life: one line per kind of run, one dot per seed."""
     import matplotlib
 
     matplotlib.use("Agg")
     matplotlib.rcParams["svg.hashsalt"] = "half-life"
     from matplotlib import pyplot
 
-    figure, both = pyplot.subplots(1, 2, figsize=(9, 3.4), sharex=True)
-    places = dict(zip(("as trained", *HALF_LIVES), range(len(HALF_LIVES) + 1), strict=True))
-    for (question, variant, rate), label in DRAWN.items():
-        points: dict[str, list[tuple[float, float]]] = {}
-        with path.open(newline="") as file:
-            for row in csv.DictReader(file):
-                own_rate = json.loads(row["settings"]).get("learning_rate", SMALL["learning_rate"])
-                if (row["question"], row["variant"], own_rate) == (question, variant, rate) and row[
-                    "network"
-                ] in places:
-                    points.setdefault(row["network"], []).append((float(row["clean"]), float(row["shifted"])))
-        known = [name for name in places if name in points]
-        for axis, number, title in ((both[0], 0, "clean"), (both[1], 1, "shifted")):
-            values = [[100 * pair[number] for pair in points[name]] for name in known]
-            (line,) = axis.plot([places[n] for n in known], [sum(v) / len(v) for v in values], label=label)
-            for name, of_seeds in zip(known, values, strict=True):
-                axis.plot([places[name]] * len(of_seeds), of_seeds, ".", color=line.get_color(), alpha=0.6)
-            axis.set_title(title)
-            axis.set_xticks(list(places.values()), list(places))
-            axis.set_xlabel("half-life of the average")
-    both[0].set_ylabel("accuracy in percent")
-    both[0].legend(frameon=False)
+    runs: dict[str, dict[str, dict[str, tuple[float, ...]]]] = {}
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            label = DRAWN.get((row["question"], row["variant"], row["settings"]))
+            if label is not None:
+                of_seed = runs.setdefault(label, {}).setdefault(row["seed"], {})
+                of_seed[row["network"]] = tuple(100 * float(row[name]) for name in ("clean", "shifted"))
+    units = {"t": "half-life in tasks", "r": "half-life in shares of the run so far"}
+    figure, axes = pyplot.subplots(2, 2, figsize=(9, 7), sharex="col", sharey="row", width_ratios=(5, 3))
+    for column, (unit, title) in enumerate(units.items()):
+        half_lives = [text for text in HALF_LIVES if text.endswith(unit)]
+        for number in range(2):
+            axis = axes[number][column]
+            for label, colour in zip(
+                DRAWN.values(), pyplot.rcParams["axes.prop_cycle"].by_key()["color"], strict=False
+            ):
+                networks = runs.get(label, {}).values()
+                gains = [
+                    [n[text][number] - n["as trained"][number] for n in networks if text in n] for text in half_lives
+                ]
+                known = [place for place, values in enumerate(gains) if values]
+                for place in known:
+                    axis.plot([place] * len(gains[place]), gains[place], ".", color=colour, alpha=0.5)
+                if known:
+                    axis.plot(known, [fmean(gains[place]) for place in known], color=colour, label=label)
+            axis.axhline(0, color="grey", linewidth=0.8)
+            axis.set_xticks(range(len(half_lives)), half_lives)
+        axes[1][column].set_xlabel(title)
+    for number, name in enumerate(("clean", "shifted")):
+        axes[number][0].set_ylabel(f"points gained by averaging, {name}")
+    axes[0][0].legend(frameon=False, fontsize="small", loc="lower left")
     figure.tight_layout()
     figure.savefig(picture, metadata={"Date": None})
 
@@ -259,7 +390,7 @@ def main() -> None:
     with multiprocessing.get_context("spawn").Pool(given.jobs, maxtasksperchild=1) as pool:
         for identity, rows in pool.imap_unordered(job, cells):
             with given.file.open("a", newline="") as file:
-                csv.writer(file).writerows([*identity, *row] for row in rows)
+                csv.writer(file, lineterminator="\n").writerows([*identity, *row] for row in rows)
             print(*identity, *(f"{row[0]} {100 * row[1]:.1f}/{100 * row[2]:.1f}" for row in rows), flush=True)
 
 

@@ -7,6 +7,8 @@ option may use it as a teacher or as a judge of confidence.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from copy import deepcopy
 from typing import ClassVar, Literal
 
 import torch
@@ -14,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acr.config import MethodOptions
+from acr.data.stream import Task
 from acr.data.views import join
 from acr.losses import class_counts, proxy_contrastive_loss
 from acr.methods.bases import PolicyName, ReplayMethod, ReplayOptions, own_class_confidence
@@ -34,6 +37,24 @@ class LabOptions(ReplayOptions):
     """In the cross-entropy, current images are classified among the classes of their batch only, as in ER-ACE."""
     distil: float = 0.0
     """Weight of the squared distance of replayed images' scores from the averaged network's."""
+    keep: float = 0.0
+    """Weight of distillation on current images: the scores of old classes stay those of the averaged network."""
+    frozen: bool = False
+    """The network to keep to is the averaged one as it was when the task began, not as it is by now."""
+    contrast: float = 0.0
+    """Weight of the supervised contrastive loss between the embeddings of a batch (Khosla et al. 2020)."""
+    imprint: bool = False
+    """The proxies of a task's classes begin as the mean embeddings of their images (Qi et al. 2018), in the averaged
+    networks, too."""
+    restart: bool = False
+    """Every task after the first begins with the averaged weights in place of the trained ones."""
+    teacher: str = "0.2t"
+    """Half-life of the average that the variant uses while it learns."""
+    cutmix: Literal["none", "second", "replayed"] = "none"
+    """Which views have a rectangle of another image, whose label counts for its share of the area: none, second views,
+    or both views of replayed images."""
+    strong_replay: bool = False
+    """The first view of a replayed image is a strong one, too."""
     confidence_from_average: bool = False
     """Boundary samples are those whose confidence varies in the averaged network."""
     mix: bool = False
@@ -41,6 +62,8 @@ class LabOptions(ReplayOptions):
     views: int = 2
     current_views: int | None = None
     """Views of current images, if not as many as of replayed ones."""
+    norm: Literal["batch", "group"] = "batch"
+    """Layers that normalise: over the batch, or over groups of four channels of each image (Wu and He 2018)."""
     temperature: float = 0.09
 
 
@@ -51,11 +74,28 @@ class Lab(ReplayMethod):
     Options: ClassVar[type[MethodOptions]] = LabOptions
     options: LabOptions
     teacher: WeightAverage
+    averages: Collection[WeightAverage]
+    judge: Network
+    old: list[int]
 
     def __init__(self, network: Network, options: LabOptions, context: Context) -> None:
+        if options.norm == "group":
+            group_norms(network)
         super().__init__(network, options, context)
         if isinstance(network.head, ProxyHead):
             network.head.temperature = options.temperature
+
+    def begin_task(self, task: Task) -> None:
+        """Begin with the averaged weights, if that is what the variant does."""
+        super().begin_task(task)
+        new = set(task.targets.tolist())
+        self.old = [column for column in self.context.seen if column not in new]
+        self.judge = deepcopy(self.teacher.network) if self.options.frozen else self.teacher.network
+        if self.options.imprint and self.old:
+            for network in (self.network, *(average.network for average in self.averages)):
+                imprint(network, task.images(), task.targets)
+        if self.options.restart and self.teacher.total:
+            self.network.load_state_dict(self.teacher.network.state_dict())
 
     def observe(self, batch: Batch) -> Tensor:
         """One step; returns the loss."""
@@ -70,24 +110,47 @@ class Lab(ReplayMethod):
         groups = [(batch.augment(batch.draw_view()), batch.labels)]
         if memory is not None:
             groups.append(self.replay(memory))
-        images, labels = [], []
+        images, labels, pasted, share = [], [], [], 0.0
         for part, ((first, own), more) in enumerate(zip(groups, draws, strict=True)):
             views = [first, *(self.mixed(first, self.second_view(first, d), part) for d in more)]
+            if o.strong_replay and part:
+                views[0] = self.second_view(first, self.draw_second_view(len(first), "strong", part + 2 * o.views))
+            partners = [own] * len(views)
+            for number in range(len(views)):
+                if (o.cutmix == "replayed" and part) or (o.cutmix == "second" and number):
+                    views[number], partners[number], share = self.patched(views[number], own, part)
             images.append(join(*views))
             labels.append(own.repeat(len(views)))
+            pasted.append(torch.cat(partners))
         current, answers = len(images[0]), torch.cat(labels)
         embeddings = self.network.features(join(*images))
         if self.confidence is not None and batch.epoch < self.confidence.epochs:
             judge = self.teacher.network if o.confidence_from_average and self.teacher.total else self.network
             self.record_confidence(batch, own_class_confidence(judge, batch.plain, batch.labels))
         loss = self.loss(embeddings, answers, current)
+        if share:
+            loss = (1 - share) * loss + share * self.loss(embeddings, torch.cat(pasted), current)
+        if o.contrast:
+            loss = loss + o.contrast * contrast(embeddings, answers)
         if o.distil and memory is not None:
             with torch.no_grad():
                 target = self.teacher.network(images[1])
             loss = loss + o.distil * F.mse_loss(self.network.head(embeddings[current:]), target)
+        if o.keep and self.old:
+            share = len(self.old) / len(self.context.seen)
+            loss = loss + o.keep * share * self.departure(images[0][: len(batch)], embeddings[: len(batch)])
         self.step(loss)
         self.remember(batch)
         return loss.detach()
+
+    def departure(self, images: Tensor, embeddings: Tensor, temperature: float = 2.0) -> Tensor:
+        """T² KL(averaged network's || own probabilities among old classes at temperature T), the mean over images."""
+        with torch.no_grad():
+            target = self.judge(images)[:, self.old] / temperature
+        own = self.network.head(embeddings)[:, self.old] / temperature
+        return temperature**2 * F.kl_div(
+            own.log_softmax(1), target.log_softmax(1), reduction="batchmean", log_target=True
+        )
 
     def mixed(self, first: Tensor, second: Tensor, part: int) -> Tensor:
         """The second view, or a mixture of both."""
@@ -95,6 +158,18 @@ class Lab(ReplayMethod):
             return second
         share = torch.rand(len(first), 1, 1, 1, generator=self.context.generator("mix", part))
         return (share * first + (1 - share) * second).round().to(torch.uint8)
+
+    def patched(self, images: Tensor, labels: Tensor, part: int) -> tuple[Tensor, Tensor, float]:
+        """Images with a rectangle of others, the others' labels, and the rectangle's share of the area."""
+        draws = self.context.generator("cutmix")
+        height, width = images.shape[2:]
+        ratio, top, left = torch.rand(3, generator=draws).tolist()
+        rows, columns = (round(side * ratio**0.5) for side in (height, width))
+        y, x = round(top * (height - rows)), round(left * (width - columns))
+        others = torch.randperm(len(images), generator=self.context.generator("cutmix", part))
+        images = images.clone()
+        images[:, :, y : y + rows, x : x + columns] = images[others, :, y : y + rows, x : x + columns]
+        return images, labels[others], rows * columns / (height * width)
 
     def loss(self, embeddings: Tensor, labels: Tensor, current: int) -> Tensor:
         """The mean loss of all images."""
@@ -128,6 +203,37 @@ class ProxyLab(Lab):
 
     name = "proxy-lab"
     head = "proxy"
+
+
+def group_norms(network: torch.nn.Module) -> None:
+    """Replace every batch norm below a module by a group norm."""
+    for name, child in network.named_children():
+        if isinstance(child, torch.nn.BatchNorm2d):
+            setattr(network, name, torch.nn.GroupNorm(child.num_features // 4, child.num_features))
+        else:
+            group_norms(child)
+
+
+def contrast(embeddings: Tensor, labels: Tensor, temperature: float = 0.1) -> Tensor:
+    """−(1/N) Σ_i (1/|P_i|) Σ_{p in P_i} log exp(z_i·z_p/τ) / Σ_{a≠i} exp(z_i·z_a/τ), P_i the others of i's class."""
+    unit = F.normalize(embeddings, dim=1)
+    itself = torch.eye(len(unit), dtype=torch.bool)
+    scores = (unit @ unit.T / temperature).masked_fill(itself, -torch.inf)
+    same = (labels[:, None] == labels) & ~itself
+    return -(scores.log_softmax(1).masked_fill(~same, 0).sum(1) / same.sum(1).clamp(min=1)).mean()
+
+
+@torch.no_grad()
+def imprint(network: Network, images: Tensor, labels: Tensor) -> None:
+    """Point the proxies of these labels' classes in the mean direction of their images' embeddings."""
+    assert isinstance(network.head, ProxyHead)
+    was_training = network.training
+    network.eval()
+    unit = F.normalize(torch.cat([network.features(part) for part in images.split(500)]), dim=1)
+    network.train(was_training)
+    for label in labels.unique():
+        mean = F.normalize(unit[labels == label].mean(0), dim=0)
+        network.head.proxies[label] = mean * network.head.proxies[label].norm()
 
 
 def lab_class(options: dict[str, object]) -> type[Method]:
