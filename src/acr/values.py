@@ -9,7 +9,7 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator
 
@@ -130,7 +130,7 @@ def _name_of_function(function: Any) -> str:
 
 
 OFF = "off"
-AUTO = "auto"
+AUTO: Final = "auto"
 AUTO_PER_TASK, AUTO_MOST = 0.07, 0.5
 """The rule called ``auto``, in shares of a task's steps: this much per task so far, and at most this much."""
 HALF_LIFE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})(t?)", re.ASCII)
