@@ -292,7 +292,10 @@ def job(work: tuple[str, Cell, Path]) -> tuple[tuple[str, ...], list[list[Any]]]
 
 
 def show(path: Path) -> None:
-    """Print one table per question: clean / shifted accuracy in percent of every variant and network, over seeds."""
+    """Print one table per question: clean / shifted accuracy in percent of every variant and network, over seeds.
+
+    Where only some of the seeds were evaluated with a network, their number is in brackets.
+    """
     found: dict[str, dict[tuple[str, str], dict[str, list[tuple[float, float]]]]] = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
@@ -305,12 +308,13 @@ def show(path: Path) -> None:
         print("|---" * (3 + len(columns)) + "|")
         for (variant, settings), networks in of_question.items():
             told = json.loads(settings)
+            seeds = len(networks["as trained"])
             cells = []
             for column in columns:
                 values = networks.get(column, [])
                 means = [100 * sum(pair[i] for pair in values) / len(values) for i in (0, 1)] if values else []
-                cells.append(" / ".join(f"{mean:.1f}" for mean in means))
-            seeds = len(networks["as trained"])
+                fewer = f" ({len(values)})" if 0 < len(values) < seeds else ""
+                cells.append(" / ".join(f"{mean:.1f}" for mean in means) + fewer)
             print(f"| {variant} | {', '.join(f'{k} {v}' for k, v in told.items())} | {seeds} | {' | '.join(cells)} |")
 
 
@@ -339,10 +343,14 @@ def draw(path: Path, picture: Path) -> None:
             if label is not None:
                 of_seed = runs.setdefault(label, {}).setdefault(row["seed"], {})
                 of_seed[row["network"]] = tuple(100 * float(row[name]) for name in ("clean", "shifted"))
-    units = {"t": "half-life in tasks", "r": "half-life in shares of the run so far"}
-    figure, axes = pyplot.subplots(2, 2, figsize=(9, 7), sharex="col", sharey="row", width_ratios=(5, 3))
-    for column, (unit, title) in enumerate(units.items()):
-        half_lives = [text for text in HALF_LIVES if text.endswith(unit)]
+    kinds = {
+        "half-life in tasks": [text for text in HALF_LIVES if text.endswith("t")],
+        "in shares of the run so far": [text for text in HALF_LIVES if text.endswith("r")],
+        "rule": [AUTO],
+    }
+    widths = [len(half_lives) for half_lives in kinds.values()]
+    figure, axes = pyplot.subplots(2, len(kinds), figsize=(9, 7), sharex="col", sharey="row", width_ratios=widths)
+    for column, (title, half_lives) in enumerate(kinds.items()):
         for number in range(2):
             axis = axes[number][column]
             for label, colour in zip(
@@ -356,7 +364,10 @@ def draw(path: Path, picture: Path) -> None:
                 for place in known:
                     axis.plot([place] * len(gains[place]), gains[place], ".", color=colour, alpha=0.5)
                 if known:
-                    axis.plot(known, [fmean(gains[place]) for place in known], color=colour, label=label)
+                    means = [fmean(gains[place]) for place in known]
+                    axis.plot(
+                        known, means, "-" if len(half_lives) > 1 else "_", markersize=20, color=colour, label=label
+                    )
             axis.axhline(0, color="grey", linewidth=0.8)
             axis.set_xticks(range(len(half_lives)), half_lives)
         axes[1][column].set_xlabel(title)
