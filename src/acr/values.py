@@ -151,8 +151,8 @@ class HalfLife:
     def parse(cls, text: str) -> HalfLife:
         """From text such as ``300`` (steps), ``0.5t`` (half of a task's steps) or ``auto`` (the rule).
 
-        >>> [HalfLife.parse(text).steps(of_the_task=640, tasks=5) for text in ("300", "0.5t", "auto")]
-        [300.0, 320.0, 224.0]
+        >>> [HalfLife.parse(text).steps(of_the_task=640, tasks=10) for text in ("300", "0.2t", "auto")]
+        [300.0, 128.0, 320.0]
         """
         if text == AUTO:
             return cls(AUTO_PER_TASK, AUTO)

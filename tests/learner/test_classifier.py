@@ -47,7 +47,7 @@ def test_joint_training_is_refused_with_the_reason(small, visit):
 
 
 def test_it_learns_and_remembers(small, visit, digits):
-    model = small(width=4, epochs=6, buffer_size=60)
+    model = small(width=8, epochs=15, buffer_size=60)  # 79 to 96 % with seeds 0 to 4, so on any processor well above
     for task in ((0, 1, 2), (3, 4), (5, 6)):
         model.partial_fit(*visit(*task, part=slice(20)))
     held_out = [(digits[digit][20:], [str(digit)] * 4) for digit in range(7)]

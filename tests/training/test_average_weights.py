@@ -84,7 +84,7 @@ def test_one_half_life_is_one_run_however_it_is_written(value):
 
 @pytest.mark.parametrize("value", ["fast", True, "0", -3, None, [1]])
 def test_what_is_no_half_life_is_refused_in_a_sentence(value):
-    with pytest.raises(InputError, match=r"--average-weights .*: expected off, a number of steps"):
+    with pytest.raises(InputError, match=r"--average-weights .*: expected off, auto, a number of steps"):
         make_config({"average_weights": value})
 
 
