@@ -183,8 +183,9 @@ def show(path: Path, rates: Path) -> None:
         ours = found["AVER", AVERAGED]
         others = [key for key in found if key != ("AVER", AVERAGED)]
         tests = {m: holm([paired_p(ours[m], found[key][m]) for key in others]) for m in MEASURES[:2]}
-        print(f"\n{name}\n\n| | network | rate | seeds | {' | '.join(MEASURES)} | AVER ahead by | p |")
-        print("|---" * (len(MEASURES) + 6) + "|")
+        heads = ("network", "rate", "seeds", "clean", "severity 1", "severity 3", "AVER ahead by", "p")
+        print(f"\n{name}\n\n| | {' | '.join(heads)} |")
+        print("|---" * (len(heads) + 1) + "|")
         for key in sorted(found, key=lambda key: -sum(estimate(found[key][m].values()).mean for m in MEASURES[:2])):
             figures = [estimate(found[key][m].values()) for m in MEASURES]
             told = [f"{e.mean:.1f}" + ("" if e.half != e.half else f" ± {e.half:.1f}") for e in figures]
@@ -192,7 +193,7 @@ def show(path: Path, rates: Path) -> None:
             if key in others:
                 pairs = [[(v, found[key][m][s]) for s, v in ours[m].items() if s in found[key][m]] for m in tests]
                 ahead = " / ".join(f"{fmean(a - b for a, b in pair):+.1f}" for pair in pairs if pair)
-                p = " / ".join(f"{tests[m][others.index(key)]:.3f}" for m in tests)
+                p = " / ".join(f"{tests[m][others.index(key)]:.3f}".replace("nan", "–") for m in tests)
             rate = best[held_out_place(place), key[0]][key[1]]
             print(f"| {key[0]} | {key[1]} | {rate:g} | {figures[0].n} | {' | '.join(told)} | {ahead} | {p} |")
 
