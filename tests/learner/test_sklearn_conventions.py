@@ -55,16 +55,21 @@ class OfTables(ContinualClassifier):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    ("epochs", "further"),
+    ("learning", "further"),
     [
-        (2, {"check_classifiers_train": "two epochs are too few to learn anything; it is checked with twelve"}),
-        pytest.param(12, {}, marks=pytest.mark.slow),
+        (
+            {"epochs": 2},
+            {"check_classifiers_train": "two epochs are too few to learn anything; it is checked with twelve"},
+        ),
+        # It asks for 83 %; with seeds 0 to 5 these settings give 90 to 92 %, so they do on any processor.
+        pytest.param({"epochs": 12, "learning_rate": 0.03, "average_weights": "auto"}, {}, marks=pytest.mark.slow),
     ],
+    ids=["fast", "learns"],
 )
-def test_scikit_learns_checks(epochs, further):
+def test_scikit_learns_checks(learning, further):
     declared = NOT_HERE | further
     small = {"width": 4, "image_size": SIDE, "buffer_size": 30, "flip": False, "threads": 1, "verbose": False}
-    model = OfTables(method="er", epochs=epochs, **small)
+    model = OfTables(method="er", **learning, **small)
     by_status = {}
     for result in check_estimator(model, expected_failed_checks=declared, on_fail=None, on_skip=None):
         by_status.setdefault(result["status"], []).append((result["check_name"], repr(result["exception"])[:300]))
