@@ -1,5 +1,7 @@
 """A classifier with averaged weights answers with them, everywhere."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -92,3 +94,17 @@ def test_it_cannot_be_switched_on_later(small, visit):
 def test_early_stopping_judges_the_averaged_network(taught):
     model = taught(epochs=4, validation_fraction=0.25, patience=1)
     assert model.history_[-1]["held_out_accuracy"] is not None
+
+
+def test_the_rule_counts_visits_also_those_before_it_was_saved(small, visit, tmp_path):
+    model = small(method="aver", epochs=2)
+    total = 0.0
+    for number, digits_of_visit in enumerate(((1, 3, 4), (0, 2), (5,), (1,)), 1):
+        images, labels = visit(*digits_of_visit)
+        model.partial_fit(images, labels)
+        steps = 2 * math.ceil(len(images) / model.batch_size)
+        for _ in range(steps):
+            total = total * 0.5 ** (1 / (0.07 * number * steps)) + 1
+        model.save(tmp_path / str(number))
+        model = acr.ContinualClassifier.load(tmp_path / str(number))
+    assert model._knowledge.method.average.total == pytest.approx(total, rel=1e-12)
