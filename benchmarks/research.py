@@ -45,6 +45,8 @@ from research_methods import lab_class
 
 HALF_LIVES = ("0.1t", "0.2t", "0.35t", "0.5t", "1t", "0.04r", "0.07r", "0.1r", AUTO)
 """Shares of a task, shares of the run so far, and the rule that came of them."""
+FEW = ("0.2t", "0.35t", AUTO)
+"""Those of questions that are not about half-lives."""
 RECOMPUTED = ("0.2t", "0.35t")
 """Averages that are also evaluated with statistics of batch norm that are recomputed instead of averaged."""
 SMALL = {
@@ -79,10 +81,15 @@ reach that knew the training images of all tasks. Rows of the first questions la
 Cell = dict[str, Any]
 
 
-def variants(*named: tuple[str, dict[str, Any]], seeds: tuple[int, ...] = (100, 101), **settings: Any) -> list[Cell]:
+def variants(
+    *named: tuple[str, dict[str, Any]],
+    seeds: tuple[int, ...] = (100, 101),
+    half_lives: tuple[str, ...] = HALF_LIVES,
+    **settings: Any,
+) -> list[Cell]:
     """One cell per variant and seed; options are those of LabOptions, or of the ``method`` that they name."""
     return [
-        {"variant": name, "settings": settings, "options": options, "seed": seed}
+        {"variant": name, "settings": settings, "options": options, "seed": seed, "half_lives": half_lives}
         for seed in seeds
         for name, options in named
     ]
@@ -165,6 +172,22 @@ QUESTIONS: dict[str, list[Cell]] = {
         seeds=(100,),
         samples_per_class=50,
     ),
+    # What costs nothing: weight decay, the temperature, the rate.
+    "optimiser": [
+        cell
+        for seed in (100, 101)
+        for name, options, settings in (
+            ("sum", {}, {"weight_decay": 5e-4}),
+            ("sum", {}, {"weight_decay": 2e-3}),
+            ("temperature 0.05", {"temperature": 0.05}, {}),
+            ("temperature 0.18", {"temperature": 0.18}, {}),
+            ("sum", {}, {"learning_rate": 0.2}),
+            ("sum", {}, {"learning_rate": HALF}),
+        )
+        for cell in variants(
+            (name, {**SUM, **options}), seeds=(seed,), half_lives=FEW, samples_per_class=50, **settings
+        )
+    ],
     # Does the best half-life depend on the number of tasks? All tasks have 140 steps.
     "tasks": [
         cell
@@ -191,9 +214,9 @@ def run(cell: Cell, data_root: Path) -> list[list[Any]]:
     stream = TaskStream.split(data, config.tasks or 5, None, tuple(range(10 if place is DIGITS else 20)))
     loop = build_loop(config, stream, cls)
     network = loop.method.network
-    averages = {text: WeightAverage(deepcopy(network), half_life(text, 1)) for text in HALF_LIVES}
+    averages = {text: WeightAverage(deepcopy(network), half_life(text, 1)) for text in cell["half_lives"]}
     loop.method.averages = averages.values()
-    loop.method.teacher = averages[getattr(config.options, "teacher", HALF_LIVES[0])]
+    loop.method.teacher = averages[getattr(config.options, "teacher", cell["half_lives"][0])]
     for event in loop:
         if isinstance(event, Step):
             task = loop.tasks[event.batch.task]
@@ -202,7 +225,7 @@ def run(cell: Cell, data_root: Path) -> list[list[Any]]:
                 average.update(loop.method.network, loop.steps_per_epoch(task) * config.epochs, task.index + 1)
     networks: dict[str, Network] = {"as trained": loop.method.network}
     networks |= {text: average.network for text, average in averages.items()}
-    for text in RECOMPUTED:
+    for text in RECOMPUTED if cell["half_lives"] == HALF_LIVES else ():
         networks[f"{text}, statistics recomputed"] = recomputed(averages[text].network, loop)
     scenarios = make_scenarios(config, data)
     rows = []
