@@ -2,7 +2,7 @@
 
     python benchmarks/averaged.py rates --data-root DATA     the learning rate of every contender, on held-out images
     python benchmarks/averaged.py final --data-root DATA     the comparison, on test images, with these rates
-    python benchmarks/averaged.py show                       the tables of docs/research.md, from what the files have
+    python benchmarks/averaged.py show                       the tables of docs/research.md and docs/averaging.md
 
 Every contender gets the same grid of rates on held-out training images: at scale ``small`` with half as many epochs for
 the photographs, and on split-digits for the digits. The best rate, by the mean of clean and shifted accuracy, is chosen
@@ -61,7 +61,7 @@ HELD_OUT: dict[str, tuple[Values, range]] = {
 """Where rates are chosen, and with which seeds."""
 COLUMNS = ("place", "contender", "learning_rate", "seed", "network", "clean", "severity_1", "severity_3", "seconds")
 IDENTITY, MEASURES = ("place", "contender", "network"), COLUMNS[5:8]
-AVERAGED, AS_TRAINED = "averaged", "as trained"
+NETWORKS = AVERAGED, AS_TRAINED = "averaged", "as trained"
 
 
 def config_of(place: Values, contender: str, rate: float, seed: int, severities: str, folder: Values) -> Any:
@@ -109,7 +109,7 @@ def show_rates(path: Path) -> None:
         print(f"\n{place}, held-out images\n\n| | as trained | rate | averaged | rate |\n|---|---|---|---|---|")
         for contender in CONTENDERS:
             cells = []
-            for network in (AS_TRAINED, AVERAGED):
+            for network in reversed(NETWORKS):
                 rate = best.get((place, contender), {}).get(network)
                 which = (place, contender, network, rate)
                 rows = [
@@ -162,40 +162,98 @@ def cells(stage: str, rates: Path, only: Sequence[str]) -> list[tuple[str, Value
     return chosen
 
 
-def show(path: Path, rates: Path) -> None:
-    """Print one table per place: every contender's two networks, each at its own rate, and how far AVER is ahead.
+Figures = dict[tuple[str, str], dict[str, dict[int, float]]]
+"""By contender and network, and by measure: the percentage that each seed gave."""
+OURS = "AVER", AVERAGED
+
+
+def figures_of(name: str, path: Path, rates: Path) -> Figures:
+    """What the runs in a place gave, every network at its own rate."""
+    best, (place, seeds) = best_rates(rates), PLACES[name]
+    found: Figures = defaultdict(lambda: defaultdict(dict))
+    for row in read(path):
+        key = row["contender"], row["network"]
+        wanted = best[held_out_place(place), row["contender"]][row["network"]]
+        here = row["place"] == run_in(name, row["contender"]) and int(row["seed"]) in seeds
+        if here and float(row["learning_rate"]) == wanted:
+            for measure in MEASURES:
+                found[key][measure][int(row["seed"])] = 100 * float(row[measure])
+    return found
+
+
+def finished(name: str, found: Figures) -> bool:
+    """Whether a place has every network of every contender with every seed."""
+    wanted = len(PLACES[name][1])
+    return len(found) == 2 * len(CONTENDERS) and all(len(by[MEASURES[0]]) == wanted for by in found.values())
+
+
+def best_first(found: Figures) -> list[tuple[str, str]]:
+    """Contenders' networks by the mean of clean and severity 1."""
+    return sorted(found, key=lambda key: -sum(fmean(found[key][m].values()) for m in MEASURES[:2]))
+
+
+def table(name: str, found: Figures, rates: Path) -> list[str]:
+    """Every contender's two networks in a place, and how far AVER's averaged one is ahead, as lines of a page.
 
     Figures are means over seeds with their 95 % intervals; p is that of the paired t test of AVER's averaged network
     against the row, corrected by Holm for the rows of the table.
     """
-    best = best_rates(rates)
-    for name, (place, seeds) in PLACES.items():
-        found: dict[tuple[str, str], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-        for row in read(path):
-            key = row["contender"], row["network"]
-            wanted = best[held_out_place(place), row["contender"]][row["network"]]
-            here = row["place"] == run_in(name, row["contender"]) and int(row["seed"]) in seeds
-            if here and float(row["learning_rate"]) == wanted:
-                for measure in MEASURES:
-                    found[key][measure][int(row["seed"])] = 100 * float(row[measure])
-        if not found:
+    best, where = best_rates(rates), held_out_place(PLACES[name][0])
+    ours, others = found[OURS], [key for key in found if key != OURS]
+    tests = {m: holm([paired_p(ours[m], found[key][m]) for key in others]) for m in MEASURES[:2]}
+    heads = ("", "network", "rate", "seeds", "clean", "severity 1", "severity 3", "AVER ahead by", "p")
+    lines = ["|" + "|".join(f" {head} " if head else " " for head in heads) + "|", "|---" * len(heads) + "|"]
+    for key in best_first(found):
+        estimates = [estimate(found[key][m].values()) for m in MEASURES]
+        told = [f"{e.mean:.1f}" + ("" if e.half != e.half else f" ± {e.half:.1f}") for e in estimates]
+        cells = [*key, f"{best[where, key[0]][key[1]]:g}", str(estimates[0].n), *told]
+        if key == OURS:
+            cells = [f"**{cell}**" if place not in (2, 3) else cell for place, cell in enumerate(cells)]
+            lines.append(f"| {' | '.join(cells)} | | |")
             continue
-        ours = found["AVER", AVERAGED]
-        others = [key for key in found if key != ("AVER", AVERAGED)]
-        tests = {m: holm([paired_p(ours[m], found[key][m]) for key in others]) for m in MEASURES[:2]}
-        heads = ("network", "rate", "seeds", "clean", "severity 1", "severity 3", "AVER ahead by", "p")
-        print(f"\n{name}\n\n| | {' | '.join(heads)} |")
-        print("|---" * (len(heads) + 1) + "|")
-        for key in sorted(found, key=lambda key: -sum(estimate(found[key][m].values()).mean for m in MEASURES[:2])):
-            figures = [estimate(found[key][m].values()) for m in MEASURES]
-            told = [f"{e.mean:.1f}" + ("" if e.half != e.half else f" ± {e.half:.1f}") for e in figures]
-            ahead, p = ["", ""]
-            if key in others:
-                pairs = [[(v, found[key][m][s]) for s, v in ours[m].items() if s in found[key][m]] for m in tests]
-                ahead = " / ".join(f"{fmean(a - b for a, b in pair):+.1f}" for pair in pairs if pair)
-                p = " / ".join(f"{tests[m][others.index(key)]:.3f}".replace("nan", "–") for m in tests)
-            rate = best[held_out_place(place), key[0]][key[1]]
-            print(f"| {key[0]} | {key[1]} | {rate:g} | {figures[0].n} | {' | '.join(told)} | {ahead} | {p} |")
+        pairs = [[(v, found[key][m][s]) for s, v in ours[m].items() if s in found[key][m]] for m in tests]
+        ahead = " / ".join(f"{fmean(a - b for a, b in pair):+.1f}".replace("-", "−") for pair in pairs if pair)
+        p = " / ".join(f"{tests[m][others.index(key)]:.3f}".replace("nan", "–") for m in tests)
+        lines.append(f"| {' | '.join(cells)} | {ahead} | {p} |")
+    return lines
+
+
+def summary(found: dict[str, Figures]) -> list[str]:
+    """Clean / severity 1 of every network in every place, as lines of a page; best first by the mean over places."""
+    lines = [f"| | network | {' | '.join(found)} |", "|---" * (len(found) + 2) + "|"]
+    means = {
+        (key, name): [fmean(by[key][m].values()) for m in MEASURES[:2]] for name, by in found.items() for key in by
+    }
+    keys = dict.fromkeys(key for key, _ in means)
+    for key in sorted(keys, key=lambda key: -sum(sum(means[key, name]) for name in found)):
+        cells = [*key, *(" / ".join(f"{mean:.1f}" for mean in means[key, name]) for name in found)]
+        lines.append(f"| {' | '.join(f'**{cell}**' if key == OURS else cell for cell in cells)} |")
+    return lines
+
+
+def gains(found: dict[str, Figures]) -> list[str]:
+    """Points that averaging brings each contender in every place, clean / severity 1, as lines of a page."""
+    lines = [f"| | {' | '.join(found)} |", "|---" * (len(found) + 1) + "|"]
+    for contender in CONTENDERS:
+        cells = []
+        for by in found.values():
+            two = [[fmean(by[contender, network][m].values()) for m in MEASURES[:2]] for network in NETWORKS]
+            cells.append(
+                " / ".join(f"{mean - former:+.1f}".replace("-", "−") for mean, former in zip(*two, strict=True))
+            )
+        lines.append(f"| {contender} | {' | '.join(cells)} |")
+    return lines
+
+
+def show(path: Path, rates: Path) -> None:
+    """Print summaries over the places that are finished, and one table per place that was begun."""
+    found = {name: figures_of(name, path, rates) for name in PLACES}
+    whole = {name: figures for name, figures in found.items() if finished(name, figures)}
+    print("\nAll places, clean / severity 1\n", *summary(whole), sep="\n")
+    print("\nPoints that averaging brings, clean / severity 1\n", *gains(whole), sep="\n")
+    for name, figures in found.items():
+        if OURS in figures:
+            print(f"\n{name}{'' if name in whole else ' (not finished)'}\n", *table(name, figures, rates), sep="\n")
 
 
 def main() -> None:

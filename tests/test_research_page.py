@@ -1,0 +1,57 @@
+"""The comparison on docs/research.md and docs/averaging.md is what the rows of its runs give, cell by cell."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parent.parent
+ROWS, RATES = PROJECT / "results/averaged.csv", PROJECT / "results/averaged_rates.csv"
+
+
+@pytest.fixture(scope="module")
+def averaged():
+    spec = importlib.util.spec_from_file_location("averaged", PROJECT / "benchmarks/averaged.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def page(name: str) -> str:
+    return (PROJECT / "docs" / name).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def places(averaged):
+    found = {name: averaged.figures_of(name, ROWS, RATES) for name in averaged.PLACES}
+    return {name: figures for name, figures in found.items() if averaged.finished(name, figures)}
+
+
+def test_every_place_that_was_run_to_the_end_is_on_the_page(averaged, places):
+    assert len(places) >= 3
+    for name, figures in places.items():
+        assert "\n".join(averaged.table(name, figures, RATES)) in page("research.md"), name
+
+
+def test_the_summaries_are_on_the_pages(averaged, places):
+    assert "\n".join(averaged.summary(places)) in page("research.md")
+    assert "\n".join(averaged.gains(places)) in page("averaging.md")
+
+
+def test_nothing_is_said_of_a_place_that_was_not_run_to_the_end(averaged, places):
+    part = {key: by for key, by in next(iter(places.values())).items() if key != ("ER", "averaged")}
+    assert not averaged.finished(next(iter(places)), part)
+
+
+def test_the_figures_are_those_of_the_rows(averaged, places):
+    """Two cells by hand: AVER on the digits, clean, seeds 0 to 4, all with the one rate that both networks have."""
+    rows = [line.split(",") for line in ROWS.read_text().splitlines()]
+    clean = [
+        100 * sum(float(row[5]) for row in rows if row[:2] == ["split-digits", "AVER"] and row[4] == network) / 5
+        for network in ("averaged", "as trained")
+    ]
+    table = averaged.table("split-digits", places["split-digits"], RATES)
+    ours = next(line for line in table if line.startswith("| **AVER**"))
+    assert f"| **{clean[0]:.1f} ± " in ours
+    gain = next(line for line in averaged.gains({"split-digits": places["split-digits"]}) if line.startswith("| AVER"))
+    assert f"| {clean[0] - clean[1]:+.1f} / " in gain
