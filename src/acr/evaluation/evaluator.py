@@ -16,18 +16,35 @@ from acr.evaluation.counts import Bin, Counts, Over
 from acr.evaluation.scenarios import Positions, Scenario
 from acr.transfer import send
 
+CPU = torch.device("cpu")
 BINS = 15
 """Number of bins of predicted confidence, of equal width, for calibration."""
-BATCH = 500
-"""Images per forward pass."""
 OVER: tuple[Over, ...] = ("seen", "all", "task")
 BIN_SUMS: tuple[Bin, ...] = ("count", "confidence", "correct")
 
 
-def evaluate(logits: Callable[[Tensor], Tensor], scenario: Scenario, stream: TaskStream, stage: int) -> Counts:
+def images_at_once(device: torch.device) -> int:
+    """Images per forward pass without gradients.
+
+    On a CPU the maps of 64 images stay in its caches, and in memory that the process has already: it is 1.2 to 1.5
+    times as fast as with 500. An accelerator wants many images at a time.
+
+    >>> images_at_once(torch.device("cpu"))
+    64
+    """
+    return 64 if device.type == "cpu" else 500
+
+
+def evaluate(
+    logits: Callable[[Tensor], Tensor],
+    scenario: Scenario,
+    stream: TaskStream,
+    stage: int,
+    device: torch.device = CPU,
+) -> Counts:
     """Count what is right on the test images of tasks 0..stage under one scenario.
 
-    ``logits`` maps images to scores, one column per class of the stream.
+    ``logits`` maps images to scores, one column per class of the stream; ``device`` is where it computes.
     """
     tasks = range(stage + 1)
     positions = np.concatenate([stream.test_positions[task] for task in tasks])
@@ -36,13 +53,20 @@ def evaluate(logits: Callable[[Tensor], Tensor], scenario: Scenario, stream: Tas
     targets = torch.tensor([column[int(label)] for label in stream.data.test.labels[positions]], dtype=torch.int64)
     columns = [stream.columns(task) for task in tasks]
     seen = sorted({c for task in columns for c in task})
-    return count(predict(logits, scenario, positions, stage), targets, image_tasks, columns, seen)
+    return count(predict(logits, scenario, positions, stage, device), targets, image_tasks, columns, seen)
 
 
 @torch.inference_mode()
-def predict(logits: Callable[[Tensor], Tensor], scenario: Scenario, positions: Positions, stage: int) -> Tensor:
+def predict(
+    logits: Callable[[Tensor], Tensor],
+    scenario: Scenario,
+    positions: Positions,
+    stage: int,
+    device: torch.device = CPU,
+) -> Tensor:
     """Scores of the images at these positions of the test set, on the network's device."""
-    parts = [positions[start : start + BATCH] for start in range(0, len(positions), BATCH)]
+    size = images_at_once(device)
+    parts = [positions[start : start + size] for start in range(0, len(positions), size)]
     return torch.cat([logits(scenario.images(part, stage)).float() for part in parts])
 
 

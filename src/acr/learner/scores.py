@@ -10,12 +10,10 @@ import torch
 from torch import Tensor
 
 from acr.errors import InputError
+from acr.evaluation.evaluator import images_at_once
 from acr.methods.method import Method
 from acr.shift.corruptions import corrupt
 from acr.shift.suite import ShiftSpec
-
-IMAGES_AT_ONCE = 500
-"""Images per forward pass."""
 
 
 def scores(method: Method, images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
@@ -52,14 +50,15 @@ def right_under_shift(
 
 @torch.inference_mode()
 def in_parts(method: Method, function: Callable[[Tensor], Tensor], images: npt.NDArray[np.uint8]) -> Tensor:
-    """What a function of the method gives for images, a few hundred at a time, on the host.
+    """What a function of the method gives for images, some at a time, on the host.
 
     The method answers with the network that it answers with.
     """
     if not len(images):
         raise InputError("There is no image to look at.")
-    parts = [images[start : start + IMAGES_AT_ONCE] for start in range(0, len(images), IMAGES_AT_ONCE)]
     device = method.context.device
+    size = images_at_once(device)
+    parts = [images[start : start + size] for start in range(0, len(images), size)]
     with method.answering():
         return torch.cat(
             [function(torch.from_numpy(np.ascontiguousarray(part)).to(device)).float().cpu() for part in parts]

@@ -115,7 +115,7 @@ def measure(config: RunConfig, data: DataSet) -> Measured:
     positions = np.arange(min(INFERRED_IMAGES, len(data.test)))
     began = time.perf_counter()
     with method.answering():
-        predict(method.logits, StoredImages("clean", data.test.images), positions, 0)
+        predict(method.logits, StoredImages("clean", data.test.images), positions, 0, loop.context.device)
     averaged = [] if method.average is None else [method.average.network]  # both networks are evaluated and saved
     image_seconds = (1 + len(averaged)) * (time.perf_counter() - began) / len(positions)
     tensors: dict[str, torch.Tensor] = {}

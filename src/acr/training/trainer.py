@@ -175,8 +175,9 @@ class Trainer:
 
     def count(self, scenarios: Sequence[Scenario], number: int, *, as_trained: bool = False) -> dict[str, Counts]:
         """What the network that answers, or the one ``as_trained``, gets right on tasks 0..number, by scenario."""
+        device = self.loop.context.device
         with self.method.answering(as_trained=as_trained):
-            return {s.name: evaluate(self.method.logits, s, self.stream, number) for s in scenarios}
+            return {s.name: evaluate(self.method.logits, s, self.stream, number, device) for s in scenarios}
 
     def stored_parts(self) -> dict[str, int]:
         """Number of stored samples of each part of the memory, ``task/class``."""
