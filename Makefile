@@ -18,13 +18,13 @@ demo: $(BIN)/acr  ## ACR against ER and fine-tuning on handwritten digits, with 
 	$(BIN)/acr demo
 
 test: $(BIN)/pytest  ## what must hold, in under ten minutes on two cores
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 $(BIN)/ray: pyproject.toml $(BIN)/pytest
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev,cluster,export]"
 	touch $@
 
-test-slow: $(BIN)/ray  ## what takes longer: every method killed many times, sweeps on Ray, ONNX, LaTeX (if there is pdflatex)
+test-slow: $(BIN)/ray  ## what takes longer: every method killed many times, sweeps on Ray, ONNX, a package installed, LaTeX (if there is pdflatex)
 	$(BIN)/pytest -n auto -m slow
 
 COMPUTES := tests/golden tests/methods tests/memory tests/networks tests/shift tests/data/test_views.py tests/test_losses.py \

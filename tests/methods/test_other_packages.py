@@ -43,6 +43,7 @@ def is_installed(package: str, least: str) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_the_example_package_is_installed_listed_run_and_checked(tmp_path: Path) -> None:
     if not (is_installed("pip", "20") and is_installed("setuptools", "70.1")):
         pytest.skip("building a package takes pip and setuptools 70.1 or newer")

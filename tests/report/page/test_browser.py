@@ -131,8 +131,7 @@ def test_numbers_stand_behind_the_charts(shared_page):
         assert behind.locator("th[scope=col]").count() > 1, chart
 
 
-@pytest.mark.parametrize("width", [360, 768, 1440])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (768, "dark"), (1440, "light")])
 def test_it_fits_the_screen(visit, page_file, width, scheme):
     """In the theme that the system asks for, and in the other one."""
     page = visit(page_file, width, scheme)
