@@ -188,6 +188,35 @@ QUESTIONS: dict[str, list[Cell]] = {
             (name, {**SUM, **options}), seeds=(seed,), half_lives=FEW, samples_per_class=50, **settings
         )
     ],
+    # With few images per class: what the loss brings, each at its own best rate.
+    "loss again": [
+        cell
+        for seed in (100, 101)
+        for loss in ("proxy", "cosine")
+        for rate in (0.1, 0.2, 0.4)
+        for cell in variants(
+            (loss, {"loss": loss}), seeds=(seed,), half_lives=FEW, samples_per_class=50, learning_rate=rate
+        )
+    ],
+    # Each alone on top of the mean of both losses: second views that are turned, with classes of their own; memory of
+    # what the averaged network said of an image when it was stored; tasks that count alike; other shares of the views;
+    # other samples in the memory.
+    "second round": [
+        cell
+        for seed in (100, 101)
+        for name, options in (
+            ("turned", {"turn": 0.5}),
+            ("turned more", {"turn": 0.75}),
+            ("dark", {"dark": 0.5}),
+            ("fair", {"fair": True}),
+            ("contrast", {"contrast": 0.5}),
+            ("three views of new, one of replayed", {"current_views": 3, "views": 1}),
+            ("one view of new, three of replayed", {"current_views": 1, "views": 3}),
+            ("random memory", {"policy": "balanced-random"}),
+            ("easy memory", {"policy": "easy"}),
+        )
+        for cell in variants((name, {**SUM, **options}), seeds=(seed,), half_lives=FEW, samples_per_class=50)
+    ],
     # Does the best half-life depend on the number of tasks? All tasks have 140 steps.
     "tasks": [
         cell

@@ -18,11 +18,12 @@ from torch import Tensor
 from acr.config import MethodOptions
 from acr.data.stream import Task
 from acr.data.views import join
-from acr.losses import class_counts, proxy_contrastive_loss
+from acr.losses import class_counts, unit
 from acr.methods.bases import PolicyName, ReplayMethod, ReplayOptions, own_class_confidence
 from acr.methods.method import Batch, Context, Method
 from acr.networks import Network, ProxyHead
 from acr.networks.averaging import WeightAverage
+from acr.randomness import generator
 
 
 class LabOptions(ReplayOptions):
@@ -65,6 +66,14 @@ class LabOptions(ReplayOptions):
     norm: Literal["batch", "group"] = "batch"
     """Layers that normalise: over the batch, or over groups of four channels of each image (Wu and He 2018)."""
     temperature: float = 0.09
+    turn: float = 0.0
+    """Probability that a second view is turned by 90, 180 or 270 degrees. A class turned by an angle is a class of its
+    own, with a proxy of its own that no answer uses (Zhu et al. 2021; Lee et al. 2020)."""
+    dark: float = 0.0
+    """Weight of the divergence of replayed images' probabilities from those that the averaged network gave when the
+    image was stored, among the classes of that time (DER's idea, Buzzega et al. 2020)."""
+    fair: bool = False
+    """Replayed images count as much in the loss as their tasks among all tasks so far, not as their number."""
 
 
 class Lab(ReplayMethod):
@@ -81,9 +90,13 @@ class Lab(ReplayMethod):
     def __init__(self, network: Network, options: LabOptions, context: Context) -> None:
         if options.norm == "group":
             group_norms(network)
+        if options.turn:
+            assert isinstance(network.head, ProxyHead)
+            network.turned = torch.nn.Parameter(more_proxies(network.head.proxies, 3, generator(context.seed, "turned")))
         super().__init__(network, options, context)
         if isinstance(network.head, ProxyHead):
             network.head.temperature = options.temperature
+        self.stored_scores: dict[bytes, Tensor] = {}
 
     def begin_task(self, task: Task) -> None:
         """Begin with the averaged weights, if that is what the variant does."""
@@ -119,8 +132,11 @@ class Lab(ReplayMethod):
             for number in range(len(views)):
                 if (o.cutmix == "replayed" and part) or (o.cutmix == "second" and number):
                     views[number], partners[number], share = self.patched(views[number], own, part)
+            answers_of = [own] * len(views)
+            if o.turn:
+                views[1], answers_of[1] = self.turned(views[1], own, part)
             images.append(join(*views))
-            labels.append(own.repeat(len(views)))
+            labels.append(torch.cat(answers_of))
             pasted.append(torch.cat(partners))
         current, answers = len(images[0]), torch.cat(labels)
         embeddings = self.network.features(join(*images))
@@ -136,12 +152,43 @@ class Lab(ReplayMethod):
             with torch.no_grad():
                 target = self.teacher.network(images[1])
             loss = loss + o.distil * F.mse_loss(self.network.head(embeddings[current:]), target)
+        if o.dark and memory is not None:
+            loss = loss + o.dark * self.forgotten(memory.slots, embeddings[current:])
         if o.keep and self.old:
             share = len(self.old) / len(self.context.seen)
             loss = loss + o.keep * share * self.departure(images[0][: len(batch)], embeddings[: len(batch)])
         self.step(loss)
         self.remember(batch)
         return loss.detach()
+
+    def end_task(self, task: Task) -> None:
+        """Rebuild the memory, and note what the averaged network says of the images that are new in it."""
+        super().end_task(task)
+        if self.options.dark:
+            known, self.stored_scores = self.stored_scores, {}
+            seen = torch.full((self.network.num_classes,), -torch.inf)
+            seen[torch.tensor(sorted(self.context.seen))] = 0
+            with torch.no_grad():
+                for image in self.buffer.images:
+                    name = image.numpy().tobytes()
+                    scores = known[name] if name in known else self.teacher.network(image[None])[0] + seen
+                    self.stored_scores[name] = scores
+
+    def forgotten(self, slots: Tensor, embeddings: Tensor) -> Tensor:
+        """KL(stored || own probabilities) among the classes of the time of storing, the mean over images."""
+        stored = torch.stack([self.stored_scores[self.buffer.images[slot].numpy().tobytes()] for slot in slots])
+        stored = stored.repeat(len(embeddings) // len(slots), 1)
+        own = self.network.head(embeddings).masked_fill(stored == -torch.inf, -torch.inf).log_softmax(1)
+        target = stored.log_softmax(1)
+        return (target.exp() * (target - own).nan_to_num(0.0)).sum(1).mean()
+
+    def turned(self, images: Tensor, labels: Tensor, part: int) -> tuple[Tensor, Tensor]:
+        """Some images turned by a random right angle, and the classes that this makes of them."""
+        draws = self.context.generator("turn", part)
+        angles = torch.randint(1, 4, (len(images),), generator=draws)
+        angles[torch.rand(len(images), generator=draws) >= self.options.turn] = 0
+        views = torch.stack([image.rot90(int(k), (1, 2)) for image, k in zip(images, angles, strict=True)])
+        return views, labels + self.network.num_classes * angles
 
     def departure(self, images: Tensor, embeddings: Tensor, temperature: float = 2.0) -> Tensor:
         """T² KL(averaged network's || own probabilities among old classes at temperature T), the mean over images."""
@@ -174,6 +221,11 @@ class Lab(ReplayMethod):
     def loss(self, embeddings: Tensor, labels: Tensor, current: int) -> Tensor:
         """The mean loss of all images."""
         kind = self.options.loss
+        if self.options.fair and current < len(labels):
+            new, kinds = 1 / (self.context.task + 1), {"sum": ("proxy", "cosine")}.get(kind, (kind,))
+            weights = torch.full((len(labels),), (1 - new) / (len(labels) - current))
+            weights[:current] = new / current
+            return sum(((weights * self.losses_of(k, embeddings, labels)).sum() for k in kinds), torch.zeros(()))
         if self.options.asymmetric and self.context.task > 0 and current < len(labels):
             share = current / len(labels)
             new = self.loss_of("cosine", embeddings[:current], labels[:current], labels[:current])
@@ -188,14 +240,19 @@ class Lab(ReplayMethod):
 
     def loss_of(self, kind: str, embeddings: Tensor, labels: Tensor, among: Tensor | None = None) -> Tensor:
         """The mean loss of one kind; ``among``: labels whose classes are the only ones to choose from."""
-        if kind == "proxy" and isinstance(self.network.head, ProxyHead):
-            return proxy_contrastive_loss(embeddings, labels, self.network.head.proxies, self.options.temperature)
+        return self.losses_of(kind, embeddings, labels, among).mean()
+
+    def losses_of(self, kind: str, embeddings: Tensor, labels: Tensor, among: Tensor | None = None) -> Tensor:
+        """The loss of every image."""
         scores = self.network.head(embeddings)
+        if self.options.turn:
+            scores = torch.cat([scores, unit(embeddings) @ unit(self.network.turned).T / self.options.temperature], 1)
+        outputs = scores.shape[1]
         if among is not None:
-            scores = scores + class_counts(among, self.network.num_classes, scores.dtype).clamp(max=1).log()
-        if kind == "balanced":
-            scores = scores + class_counts(labels, self.network.num_classes, scores.dtype).log()
-        return F.cross_entropy(scores, labels)
+            scores = scores + class_counts(among, outputs, scores.dtype).clamp(max=1).log()
+        if kind in ("balanced", "proxy"):  # cosines of the batch's classes, corrected for their images, are ACR's loss
+            scores = scores + class_counts(labels, outputs, scores.dtype).log()
+        return F.cross_entropy(scores, labels, reduction="none")
 
 
 class ProxyLab(Lab):
@@ -212,6 +269,12 @@ def group_norms(network: torch.nn.Module) -> None:
             setattr(network, name, torch.nn.GroupNorm(child.num_features // 4, child.num_features))
         else:
             group_norms(child)
+
+
+def more_proxies(proxies: Tensor, times: int, draws: torch.Generator) -> Tensor:
+    """So many times as many proxies, initialised like those of a head."""
+    features = proxies.shape[1]
+    return (2 * torch.rand(times * len(proxies), features, generator=draws) - 1) / features**0.5
 
 
 def contrast(embeddings: Tensor, labels: Tensor, temperature: float = 0.1) -> Tensor:
