@@ -92,7 +92,9 @@ class Lab(ReplayMethod):
             group_norms(network)
         if options.turn:
             assert isinstance(network.head, ProxyHead)
-            network.turned = torch.nn.Parameter(more_proxies(network.head.proxies, 3, generator(context.seed, "turned")))
+            network.turned = torch.nn.Parameter(
+                more_proxies(network.head.proxies, 3, generator(context.seed, "turned"))
+            )
         super().__init__(network, options, context)
         if isinstance(network.head, ProxyHead):
             network.head.temperature = options.temperature
