@@ -2,6 +2,7 @@
 
 import importlib.util
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -28,7 +29,7 @@ def places(averaged):
 
 
 def test_every_place_that_was_run_to_the_end_is_on_the_page(averaged, places):
-    assert len(places) >= 3
+    assert set(places) == set(averaged.PLACES)
     for name, figures in places.items():
         assert "\n".join(averaged.table(name, figures, RATES)) in page("research.md"), name
 
@@ -36,6 +37,22 @@ def test_every_place_that_was_run_to_the_end_is_on_the_page(averaged, places):
 def test_the_summaries_are_on_the_pages(averaged, places):
     assert "\n".join(averaged.summary(places)) in page("research.md")
     assert "\n".join(averaged.gains(places)) in page("averaging.md")
+
+
+@pytest.mark.parametrize(
+    ("row", "key"),
+    [
+        ("**AVER**", ("AVER", "averaged")),
+        ("ACR", ("ACR", "as trained")),
+        ("ACR, averaged weights", ("ACR", "averaged")),
+        ("ER, two views, averaged weights", ("ER, two views", "averaged")),
+    ],
+)
+def test_the_table_of_avers_page_is_part_of_the_comparison(places, row, key):
+    line = next(line for line in page("methods/aver.md").splitlines() if line.startswith(f"| {row} |"))
+    cells = [cell.strip(" *") for cell in line.strip("|").split("|")][1:]
+    means = [[fmean(figures[key][m].values()) for m in ("clean", "severity_1")] for figures in places.values()]
+    assert cells == [f"{clean:.1f} / {shifted:.1f}" for clean, shifted in means]
 
 
 def test_nothing_is_said_of_a_place_that_was_not_run_to_the_end(averaged, places):
