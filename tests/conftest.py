@@ -7,7 +7,9 @@ os.environ.setdefault("MKL_CBWR", "AUTO")  # as the command line sets it, before
 import pytest
 import torch
 from hypothesis import settings
+from torch import nn
 
+from acr.networks.resnet import ResNet18
 from acr.testing import toy_data
 
 # No test asserts a time: on a busy machine the first example of a property may well take a second.
@@ -39,3 +41,18 @@ def plain_convolutions(monkeypatch):
     For tests of what a method does. Tests that compare runs bit for bit keep what users have.
     """
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
+
+
+@pytest.fixture
+def shallow_networks(monkeypatch):
+    """ResNets with one block per stage instead of two: for tests of what a method does, which take a third less time.
+
+    All kinds of layers and shortcuts are still there.
+    """
+    whole = ResNet18.__init__
+
+    def shallow(self, *args, **kwargs):
+        whole(self, *args, **kwargs)
+        self.stages = nn.Sequential(*(nn.Sequential(stage[0]) for stage in self.stages))
+
+    monkeypatch.setattr(ResNet18, "__init__", shallow)

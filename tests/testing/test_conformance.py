@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 import acr
 from acr.config import MethodOptions
@@ -19,7 +18,6 @@ from acr.data.stream import TaskStream
 from acr.methods.er import ER
 from acr.methods.finetune import Finetune
 from acr.methods.method import REGISTRY, Method, method_class, method_names
-from acr.networks.resnet import ResNet18
 from acr.testing import CHECKS, check_method, toy_data
 from acr.testing.rehearsal import Rehearsal, different_tensors
 
@@ -27,20 +25,13 @@ QUICK = {"hal": {"anchor_steps": 5}, "gdumb": {"fit_epochs": 2}}
 """Options that make a method's checks shorter, not laxer."""
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-pytestmark = pytest.mark.usefixtures("plain_convolutions", "small_networks")
+pytestmark = pytest.mark.usefixtures("plain_convolutions", "narrow_networks", "shallow_networks")
 
 
 @pytest.fixture
-def small_networks(monkeypatch):
-    """No check is about the size of the network: two channels instead of four, one block per stage instead of two."""
+def narrow_networks(monkeypatch):
+    """No check is about the size of the network."""
     monkeypatch.setattr("acr.testing.rehearsal.WIDTH", 2)
-    whole = ResNet18.__init__
-
-    def shallow(self, *args, **kwargs):
-        whole(self, *args, **kwargs)
-        self.stages = nn.Sequential(*(nn.Sequential(stage[0]) for stage in self.stages))
-
-    monkeypatch.setattr(ResNet18, "__init__", shallow)
 
 
 @pytest.mark.parametrize("name", method_names())

@@ -20,7 +20,7 @@ COPIES, BYTES_IN = 2, 16 * 1024
 
 
 @pytest.mark.parametrize("method", method_names())
-def test_every_method_learns_on_a_device_what_it_learns_on_the_cpu(method, plain_convolutions):
+def test_every_method_learns_on_a_device_what_it_learns_on_the_cpu(method, plain_convolutions, shallow_networks):
     there, here = on_device(method), on_cpu(method)
     assert there.losses == here.losses
     assert list(there.memory) == list(here.memory)
@@ -43,7 +43,7 @@ def test_every_method_learns_on_a_device_what_it_learns_on_the_cpu(method, plain
     [{"policy": "reservoir"}, {"second_view": "crop-flip"}, {"confidence_from": "training-view"},
      {"denominator": "set", "passes": "joint"}],
 )  # fmt: skip
-def test_variants_of_acr_wait_for_nothing_either(changes):
+def test_variants_of_acr_wait_for_nothing_either(changes, shallow_networks):
     there, here = on_device("acr", **changes), on_cpu("acr", **changes)
     assert there.losses == here.losses
     assert max(counts.waits for counts in there.steady()) == 0
