@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 from operator import itemgetter
@@ -32,7 +33,9 @@ from acr.values import AUTO
 Values = dict[str, Any]
 CONTENDERS: dict[str, Values] = {
     "AVER": {"method": "aver"},
+    "AVER, whole images": {"method": "aver", "images_per_place": 1},
     "ACR": {"method": "acr"},
+    "ACR, dense memory": {"method": "acr", "images_per_place": AUTO},
     "ACR, two passes": {"method": "acr", "passes": "separate"},
     "ER": {"method": "er"},
     "ER, two views": {"method": "er", "second_view": "strong"},
@@ -53,17 +56,33 @@ PLACES: dict[str, tuple[Values, range]] = {
     "small, labels 20 to 39": ({**SMALL, "class_order": "20-39"}, range(5)),
 }
 """Settings and seeds of the comparison."""
-CHOSEN = {"small, labels 20 to 39": ("AVER", "ACR")}
-"""The contenders of places that do not have all of them. This one was added when the others were finished, to tell the
-two best apart on classes that nobody had looked at."""
+CHOSEN = {"small, labels 20 to 39": ("AVER", "ACR", "ACR, dense memory")}
+"""The contenders of a place of classes that nobody had looked at."""
 SAME_BUT_FOR_MEMORY = {"small, B 100": "small, B 200"}
 """Joint training has no memory, so its runs in the second place count in the first, too."""
+WHOLE = {"AVER": "AVER, whole images", "ACR, dense memory": "ACR"}
+"""On the digits, which are small and grey, the rule for images per place says one: these are the same runs."""
+TWINS = ("AVER, whole images", "ACR, dense memory")
+"""The names by which they are not listed there."""
 HELD_OUT: dict[str, tuple[Values, range]] = {
     "small": ({**SMALL, "epochs": 10, "validation_fraction": 0.5}, range(100, 101)),
     "split-digits": ({"dataset": "split-digits", "validation_fraction": 0.1112}, range(100, 104)),
 }
 """Where rates are chosen, and with which seeds."""
-COLUMNS = ("place", "contender", "learning_rate", "seed", "network", "clean", "severity_1", "severity_3", "seconds")
+COLUMNS = (
+    "place",
+    "contender",
+    "learning_rate",
+    "seed",
+    "network",
+    "clean",
+    "severity_1",
+    "severity_3",
+    "seconds",
+    "jpeg",
+)
+"""The last one is the accuracy under jpeg_compression at severity 1, since a dense memory compresses in a similar way.
+Rows of the first runs do not have it."""
 IDENTITY, MEASURES = ("place", "contender", "network"), COLUMNS[5:8]
 NETWORKS = AVERAGED, AS_TRAINED = "averaged", "as trained"
 
@@ -76,13 +95,14 @@ def config_of(place: Values, contender: str, rate: float, seed: int, severities:
 
 
 def rows_of(run: Run) -> list[list[Any]]:
-    """One row per network: clean accuracy, and shifted accuracy at severities 1 and 3 where they were measured."""
+    """One row per network: clean accuracy, shifted accuracy at severities 1 and 3 where they were measured, seconds."""
     rows = []
     for network, matrices in ((AVERAGED, run.accuracy), (AS_TRAINED, run.accuracy_as_trained)):
         last = {name: float(matrix[-1].mean()) for name, matrix in matrices.items()}
         shifted = [[value for name, value in last.items() if name.endswith(f"/{s}")] for s in (1, 3)]
         means = [round(fmean(values), 4) if values else "" for values in shifted]
-        rows.append([network, round(last["clean"], 4), *means, round(run.results.timing.seconds)])
+        jpeg = round(last["jpeg_compression/1"], 4)
+        rows.append([network, round(last["clean"], 4), *means, round(run.results.timing.seconds), jpeg])
     return rows
 
 
@@ -103,6 +123,9 @@ def best_rates(path: Path) -> dict[tuple[str, str], dict[str, float]]:
     best: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for (place, contender, network), by_rate in figures.items():
         best[place, contender][network] = max(by_rate, key=lambda rate: fmean(by_rate[rate]))
+    for contender, whole in WHOLE.items():
+        if ("split-digits", whole) in best:
+            best["split-digits", contender] = best["split-digits", whole]
     return dict(best)
 
 
@@ -115,7 +138,7 @@ def show_rates(path: Path) -> None:
             cells = []
             for network in reversed(NETWORKS):
                 rate = best.get((place, contender), {}).get(network)
-                which = (place, contender, network, rate)
+                which = (place, source(place, contender)[1], network, rate)
                 rows = [
                     row for row in read(path) if which == (*itemgetter(*IDENTITY)(row), float(row["learning_rate"]))
                 ]
@@ -125,8 +148,8 @@ def show_rates(path: Path) -> None:
 
 
 def contenders_in(name: str) -> Sequence[str]:
-    """Who is compared in a place."""
-    return CHOSEN.get(name, tuple(CONTENDERS))
+    """Who is compared in a place; where two are the same, one of them."""
+    return CHOSEN.get(name, tuple(c for c in CONTENDERS if name != "split-digits" or c not in TWINS))
 
 
 def held_out_place(place: Values) -> str:
@@ -134,9 +157,11 @@ def held_out_place(place: Values) -> str:
     return "split-digits" if place["dataset"] == "split-digits" else "small"
 
 
-def run_in(place: str, contender: str) -> str:
-    """The place whose runs of a contender count in this one."""
-    return SAME_BUT_FOR_MEMORY.get(place, place) if CONTENDERS[contender]["method"] == "joint" else place
+def source(place: str, contender: str) -> tuple[str, str]:
+    """The place and the contender whose runs count for a contender in a place."""
+    if CONTENDERS[contender]["method"] == "joint":
+        return SAME_BUT_FOR_MEMORY.get(place, place), contender
+    return place, WHOLE.get(contender, contender) if place == "split-digits" else contender
 
 
 def cells(stage: str, rates: Path, only: Sequence[str]) -> list[tuple[str, Values, str, float, int]]:
@@ -151,7 +176,7 @@ def cells(stage: str, rates: Path, only: Sequence[str]) -> list[tuple[str, Value
             for seed in seeds
             for rate in RATES
             for contender in CONTENDERS
-            if not only or name in only
+            if source(name, contender) == (name, contender) and (not only or name in only)
         ]
     best, chosen = best_rates(rates), []
     for name, (place, seeds) in PLACES.items():
@@ -166,7 +191,7 @@ def cells(stage: str, rates: Path, only: Sequence[str]) -> list[tuple[str, Value
             for seed in seeds
             for contender in contenders_in(name)
             for rate in sorted(set(best[where, contender].values()))
-            if run_in(name, contender) == name
+            if source(name, contender) == (name, contender)
         ]
     return chosen
 
@@ -176,17 +201,18 @@ Figures = dict[tuple[str, str], dict[str, dict[int, float]]]
 OURS = "AVER", AVERAGED
 
 
-def figures_of(name: str, path: Path, rates: Path) -> Figures:
-    """What the runs in a place gave, every network at its own rate."""
+def figures_of(name: str, path: Path, rates: Path, contenders: Sequence[str] = ()) -> Figures:
+    """What the runs in a place gave, every network at its own rate; by default those of the contenders there."""
     best, (place, seeds) = best_rates(rates), PLACES[name]
     found: Figures = defaultdict(lambda: defaultdict(dict))
-    for row in read(path):
-        key = row["contender"], row["network"]
-        wanted = best[held_out_place(place), row["contender"]][row["network"]]
-        here = row["place"] == run_in(name, row["contender"]) and int(row["seed"]) in seeds
-        if here and float(row["learning_rate"]) == wanted:
-            for measure in MEASURES:
-                found[key][measure][int(row["seed"])] = 100 * float(row[measure])
+    rows = read(path)
+    for contender, network in itertools.product(contenders or contenders_in(name), NETWORKS):
+        wanted = best.get((held_out_place(place), contender), {}).get(network)
+        for row in rows:
+            here = (row["place"], row["contender"]) == source(name, contender) and row["network"] == network
+            if here and int(row["seed"]) in seeds and float(row["learning_rate"]) == wanted:
+                for measure in MEASURES:
+                    found[contender, network][measure][int(row["seed"])] = 100 * float(row[measure])
     return found
 
 
@@ -254,11 +280,17 @@ def gains(found: dict[str, Figures]) -> list[str]:
     return lines
 
 
+def of_all_contenders(path: Path, rates: Path) -> dict[str, Figures]:
+    """The places that are finished and that have every contender, some of them by the runs of another."""
+    ready = [name for name in PLACES if name not in CHOSEN and finished(name, figures_of(name, path, rates))]
+    return {name: figures_of(name, path, rates, tuple(CONTENDERS)) for name in ready}
+
+
 def show(path: Path, rates: Path) -> None:
     """Print summaries over the places that are finished, and one table per place that was begun."""
     found = {name: figures_of(name, path, rates) for name in PLACES}
     whole = {name: figures for name, figures in found.items() if finished(name, figures)}
-    of_all = {name: figures for name, figures in whole.items() if name not in CHOSEN}
+    of_all = of_all_contenders(path, rates)
     print("\nAll places, clean / severity 1\n", *summary(of_all), sep="\n")
     print("\nPoints that averaging brings, clean / severity 1\n", *gains(of_all), sep="\n")
     for name, figures in found.items():

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # a child process imports this f
 
 from acr.config import RunConfig, validated
 from acr.data.loading import load_dataset
-from acr.data.stream import TaskStream
+from acr.data.stream import TaskStream, seen_through
 from acr.evaluation.evaluator import evaluate
 from acr.evaluation.scenarios import Scenario
 from acr.launch import build_loop, make_scenarios
@@ -225,6 +225,32 @@ QUESTIONS: dict[str, list[Cell]] = {
         for name, options, rate in (("proxy", PROXY, 0.3), ("sum", SUM, 0.15))
         for cell in variants((name, options), seeds=(seed,), half_lives=FEW, learning_rate=rate)
     ],
+    # Several compressed images in a place of the memory: how many, with which loss, and whether current images should
+    # look like them. At the rate that the search chose; the digits and short tasks at theirs.
+    "dense": [
+        cell
+        for options, seeds, settings in (
+            *(
+                (options, (seed,), {"learning_rate": rate, "images_per_place": number})
+                for options, rate, number, seed in (
+                    *((SUM, 0.15, 8, 100), (SUM, 0.15, 4, 100), (SUM, 0.15, 16, 100), (PROXY, 0.3, 8, 100)),
+                    *((SUM, 0.15, 8, 101), (PROXY, 0.3, 8, 101), ({**SUM, "coded": 0.0}, 0.15, 8, 100)),
+                    *((SUM, 0.15, 4, 101), (SUM, 0.15, 16, 101)),
+                )
+            ),
+            *(
+                (options, (100, 101), {"dataset": "split-digits", "learning_rate": HALF, "images_per_place": number})
+                for number in (2, 4)
+                for options in (SUM, {**SUM, "coded": 0.5})
+            ),
+        )
+        for cell in variants(
+            (f"{options['loss']}, {options['coded']:g} coded" if "coded" in options else options["loss"], options),
+            seeds=seeds,
+            half_lives=FEW,
+            **settings,
+        )
+    ],
     # Does the best half-life depend on the number of tasks? All tasks have 140 steps.
     "tasks": [
         cell
@@ -250,6 +276,8 @@ def run(cell: Cell, data_root: Path) -> list[list[Any]]:
     data = load_dataset(config.dataset, config)
     stream = TaskStream.split(data, config.tasks or 5, None, tuple(range(10 if place is DIGITS else 20)))
     loop = build_loop(config, stream, cls)
+    if options.get("coded", 1.0) < 1:
+        loop.tasks = seen_through(None, loop.tasks)
     network = loop.method.network
     averages = {text: WeightAverage(deepcopy(network), half_life(text, 1)) for text in cell["half_lives"]}
     loop.method.averages = averages.values()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from copy import deepcopy
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import torch
@@ -74,6 +75,9 @@ class LabOptions(ReplayOptions):
     image was stored, among the classes of that time (DER's idea, Buzzega et al. 2020)."""
     fair: bool = False
     """Replayed images count as much in the loss as their tasks among all tasks so far, not as their number."""
+    coded: float = 1.0
+    """Share of current images that are seen as the memory will give them back, if it compresses its images. Where it is
+    less than one, the loop gives them as they are."""
 
 
 class Lab(ReplayMethod):
@@ -115,6 +119,9 @@ class Lab(ReplayMethod):
     def observe(self, batch: Batch) -> Tensor:
         """One step; returns the loss."""
         o = self.options
+        if 0 < o.coded < 1 and self.context.codec is not None:
+            chosen = torch.rand(len(batch), 1, 1, 1, generator=self.context.generator("coded")) < o.coded
+            batch = replace(batch, plain=torch.where(chosen, self.context.codec.as_stored(batch.plain), batch.plain))
         memory = self.draw_replay() if len(self.buffer) else None
         counts = [o.current_views or o.views, o.views]
         sizes = [len(batch)] if memory is None else [len(batch), len(memory)]

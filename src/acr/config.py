@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -32,6 +32,7 @@ from acr.values import (
     Duration,
     Integers,
     Names,
+    PerPlace,
     Whole,
     half_life,
     network_name,
@@ -53,7 +54,7 @@ class Settings(BaseModel):
     @classmethod
     def _no_rounding(cls, value: Any, info: ValidationInfo) -> Any:
         kind = cls.model_fields[str(info.field_name)].annotation
-        return whole_number(value) if kind is int or (int in get_args(kind) and value is not None) else value
+        return whole_number(value) if kind is int or (kind == int | None and value is not None) else value
 
     @field_validator("*", mode="after")
     @classmethod
@@ -118,7 +119,10 @@ class RunConfig(DataConfig):
     seed: int = Field(0, ge=0)
     """Seed of everything random in the run."""
     buffer_size: int = Field(500, ge=0)
-    """Number of samples that the replay memory can hold."""
+    """Number of places in the replay memory, each as large as an image."""
+    images_per_place: PerPlace = 1
+    """Images that share a place of the memory, up to 16, or auto: 8 colour images of 32 pixels and more, and 1 of any
+    other kind. If several do, they are stored compressed, and all images are learned as compression leaves them."""
 
     epochs: int = Field(50, ge=1, le=1_000_000)
     """Epochs per task."""
@@ -273,6 +277,7 @@ ADDED_LATER: Mapping[str, Any] = {
     "stem": "cifar",
     "weights_digest": None,
     "average_weights": OFF,
+    "images_per_place": 1,
 }
 """Fields that change results and that earlier versions did not have, with the value that means what those did."""
 

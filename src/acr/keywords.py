@@ -35,7 +35,12 @@ class RunKeywords(TypedDict, total=False):
     seed: int
     """Seed of everything random in the run."""
     buffer_size: int
-    """Number of samples that the replay memory can hold."""
+    """Number of places in the replay memory, each as large as an image."""
+    images_per_place: Literal["auto"] | int
+    """Images that share a place of the memory, up to 16, or auto: 8 colour images of 32 pixels and more, and 1 of
+    any other kind. If several do, they are stored compressed, and all images are learned as compression leaves
+    them.
+    """
     epochs: int
     """Epochs per task."""
     batch_size: int

@@ -184,6 +184,25 @@ def half_life(value: Any) -> Any:
     return str(HalfLife.parse(value if isinstance(value, str) else ""))
 
 
+MOST_PER_PLACE = 16
+
+
+def per_place(value: Any) -> Any:
+    """``auto``, or how many images share a place of the memory.
+
+    >>> per_place("auto"), per_place("4"), per_place(1)
+    ('auto', 4, 1)
+    """
+    try:
+        number = None if value == AUTO else whole_number(value)
+    except ValueError:
+        number = 0
+    if value != AUTO and (number is None or not 1 <= number <= MOST_PER_PLACE):
+        raise ValueError(f"auto, or a whole number from 1 to {MOST_PER_PLACE}")
+    return AUTO if number is None else number
+
+
+PerPlace = Annotated[Literal["auto"] | int, BeforeValidator(per_place)]
 Whole = Annotated[int, BeforeValidator(whole_number)]
 Integers = Annotated[tuple[Whole, ...], BeforeValidator(as_list)]
 Names = Annotated[tuple[str, ...], BeforeValidator(as_list)]

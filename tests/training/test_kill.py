@@ -108,9 +108,11 @@ def check(method, tmp_path, kills, seed, **more):
     assert left == []
 
 
-@pytest.mark.parametrize(("method", "average"), [("acr", "auto"), ("er", "off")])
-def test_killed_runs_end_like_undisturbed_ones(method, average, tmp_path):
-    check(method, tmp_path, kills=3, seed=11, average_weights=average)
+@pytest.mark.parametrize(
+    ("method", "more"), [("acr", {"average_weights": "auto", "images_per_place": 2}), ("er", {})], ids=["acr", "er"]
+)
+def test_killed_runs_end_like_undisturbed_ones(method, more, tmp_path):
+    check(method, tmp_path, kills=3, seed=11, **more)
 
 
 @pytest.mark.slow

@@ -5,11 +5,12 @@ for task in stream: ...        stream[2]        stream[:3]        len(stream)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import overload
+from typing import TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,10 @@ from torch import Tensor
 from acr.data.images import DataSet, ImageSet
 from acr.errors import InputError
 from acr.randomness import generator
+
+Look = Callable[[Tensor], Tensor]
+"""What is done to images (uint8, n x C x H x W) before a method sees them."""
+Stream = TypeVar("Stream", bound="TaskStream | OpenStream")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +39,7 @@ class Task:
     columns: tuple[int, ...]
     train: ImageSet
     positions: npt.NDArray[np.int64]
+    look: Look | None = None
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -48,13 +54,16 @@ class Task:
         return torch.tensor([column[int(label)] for label in self.train.labels[self.positions]], dtype=torch.int64)
 
     def images(self, indices: Tensor | None = None) -> Tensor:
-        """Samples by their number in the task (all of them if None), unchanged: uint8, n x C x H x W."""
+        """Samples by their number in the task (all of them if None), without augmentation: uint8, n x C x H x W."""
         chosen = self.positions if indices is None else self.positions[indices.numpy()]
-        return torch.from_numpy(np.ascontiguousarray(self.train.images[chosen]))
+        images = torch.from_numpy(np.ascontiguousarray(self.train.images[chosen]))
+        return images if self.look is None else self.look(images)
 
 
 class TaskStream(Sequence[Task]):
     """Tasks in order. ``classes`` lists all label values, ascending: the order of the network's outputs."""
+
+    look: Look | None = None
 
     def __init__(self, data: DataSet, tasks: Sequence[Sequence[int]]) -> None:
         self.data = data
@@ -97,10 +106,11 @@ class TaskStream(Sequence[Task]):
     def __getitem__(self, index: slice) -> TaskStream: ...
     def __getitem__(self, index: int | slice) -> Task | TaskStream:
         if isinstance(index, slice):
-            return TaskStream(self.data, self.task_classes[index])
+            return seen_through(self.look, TaskStream(self.data, self.task_classes[index]))
         number = range(len(self))[index]
         classes = self.task_classes[number]
-        return Task(number, classes, self.columns(number), self.data.train, self.data.train.of_classes(classes))
+        positions = self.data.train.of_classes(classes)
+        return Task(number, classes, self.columns(number), self.data.train, positions, self.look)
 
     def __iter__(self) -> Iterator[Task]:
         return (self[i] for i in range(len(self)))
@@ -126,6 +136,8 @@ class OpenStream(Sequence[Task]):
     numbers already. ``earlier`` has the outputs of every earlier task.
     """
 
+    look: Look | None = None
+
     def __init__(self, train: ImageSet, earlier: Sequence[Sequence[int]] = ()) -> None:
         self.task_columns = (*(tuple(int(c) for c in task) for task in earlier), train.classes)
         self.newest = Task(len(earlier), train.classes, train.classes, train, np.arange(len(train)))
@@ -140,11 +152,18 @@ class OpenStream(Sequence[Task]):
     def __getitem__(self, index: int | slice) -> Task | Sequence[Task]:
         if isinstance(index, slice) or range(len(self))[index] != self.newest.index:
             raise InputError("The images of earlier tasks are not there any more.")
-        return self.newest
+        return replace(self.newest, look=self.look)
 
     def columns(self, task: int) -> tuple[int, ...]:
         """The network outputs of a task's classes."""
         return self.task_columns[task]
+
+
+def seen_through(look: Look | None, stream: Stream) -> Stream:
+    """A stream with the same tasks, whose training images are seen through ``look``."""
+    seen = copy(stream)
+    seen.look = look
+    return seen
 
 
 def order_classes(classes: Sequence[int], order: str | Sequence[int]) -> list[int]:

@@ -43,7 +43,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     Args:
         method: how it learns; ``acr methods`` lists all. Not ``joint``, which needs all classes at once.
-        buffer_size: number of images that it keeps in its memory, at least one per class.
+        buffer_size: number of places in its memory, each as large as an image; at least one per class.
         network: ``resnet18``, or a function that makes an encoder (see ``docs/extending.md``).
         width: channels of the encoder's first stage; 64 is the usual ResNet-18. Smaller is faster and less accurate.
         epochs: passes over the images of a visit.
@@ -63,6 +63,8 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         average_weights: answer with weights averaged over the steps: half-life of a step's share in steps (``"300"``),
             or in shares of a visit's steps (``"0.2t"``); ``"auto"``, a share that grows with the number of visits; or
             ``"off"``; by default what the method uses.
+        images_per_place: images that share a place of the memory, compressed: 1 to 16, or ``"auto"``, 8 for colour
+            images of 32 pixels and more; by default what the method uses.
         precision: ``32``, ``bf16-mixed`` or ``16-mixed``.
         threads: CPU threads; by default what a short measurement at the first visit finds faster.
         verbose: whether to show progress; by default in a terminal and in a notebook.
@@ -96,6 +98,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         validation_fraction: float = 0.0,
         patience: int = 5,
         average_weights: str | float | None = None,
+        images_per_place: int | Literal["auto"] | None = None,
         precision: Precision = "32",
         threads: int | None = None,
         verbose: bool | None = None,
@@ -118,6 +121,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.average_weights = average_weights
+        self.images_per_place = images_per_place
         self.precision = precision
         self.threads = threads
         self.verbose = verbose
@@ -281,7 +285,8 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         known = self._known()
         if known is None:
             return np.zeros(len(images), dtype=bool)
-        return np.array([digest in known.seen for digest in self._read(known, images).digests()], dtype=bool)
+        digests = self._read(known, images).digests(known.method.context.codec)
+        return np.array([digest in known.seen for digest in digests], dtype=bool)
 
     # --- saving ----------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from acr.values import RESNET18
 
 PARAMETERS = (
     *("method", "buffer_size", "network", "width", "epochs", "learning_rate", "seed", "batch_size", "replay_size"),
-    *("stem", "average_weights", "precision"),
+    *("stem", "average_weights", "images_per_place", "precision"),
 )
 """Parameters of the classifier that are fields of a run's config."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from PIL import Image
 
 from acr.data.adapters import pixels_of
@@ -16,6 +17,7 @@ from acr.data.fingerprint import image_digests
 from acr.data.readers.decoding import Images, list_broken, resize, to_images
 from acr.data.readers.paths import decode_paths
 from acr.errors import InputError, shown
+from acr.memory.codec import Codec
 
 LUMA = np.array([299, 587, 114])
 """Thousandths of red, green and blue in grey (ITU-R 601)."""
@@ -33,9 +35,17 @@ class Batch:
     def __len__(self) -> int:
         return len(self.images)
 
-    def digests(self) -> list[str]:
-        """A checksum of every image's pixels: by it an image is known again."""
-        return [row.tobytes().hex() for row in image_digests(self.images)]
+    def digests(self, codec: Codec | None = None) -> list[str]:
+        """A checksum of every image's pixels: by it an image is known again.
+
+        With the ``codec`` of a memory, of the pixels as they come back from it. An image that is learned has been
+        through it once, so one that is stored has been through it twice.
+        """
+        images = self.images
+        if codec is not None:
+            seen = codec.as_stored(torch.from_numpy(np.ascontiguousarray(images)))
+            images = codec.as_stored(seen).numpy()
+        return [row.tobytes().hex() for row in image_digests(images)]
 
     def select(self, rows: Sequence[int]) -> Batch:
         """The images at these positions."""

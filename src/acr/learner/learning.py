@@ -28,7 +28,7 @@ from acr.training.threads import measured_threads
 if TYPE_CHECKING:
     from acr.learner.classifier import ContinualClassifier
 
-FIXED = ("method", "network", "width", "stem", "image_size", "seed", "average_weights")
+FIXED = ("method", "network", "width", "stem", "image_size", "seed", "average_weights", "images_per_place")
 """Parameters that cannot be changed once something has been learned."""
 
 
@@ -53,6 +53,7 @@ def taught(classifier: ContinualClassifier, before: Knowledge | None, images: An
         torch.set_num_threads(threads)
         learned, used = _learn(classifier, method, before, batch, columns, config)
     visit = Visit.of(given, known, learned, used)
+    digests = batch.digests(method.context.codec)
     return Knowledge(
         config=config,
         labels=all_labels,
@@ -61,10 +62,8 @@ def taught(classifier: ContinualClassifier, before: Knowledge | None, images: An
         method=method,
         threads=threads,
         history=(*(before.history if before else ()), visit),
-        origins=origins_of(
-            stored(method), before.origins if before else {}, zip(batch.digests(), batch.files, strict=True)
-        ),
-        seen=frozenset(batch.digests()) | (before.seen if before else frozenset()),
+        origins=origins_of(stored(method), before.origins if before else {}, zip(digests, batch.files, strict=True)),
+        seen=frozenset(digests) | (before.seen if before else frozenset()),
     )
 
 
@@ -105,8 +104,9 @@ def config_of(classifier: ContinualClassifier, before: Knowledge | None) -> RunC
         raise InputError(f"validation_fraction must be at least 0 and below 1; got {classifier.validation_fraction}.")
     if classifier.patience < 1:
         raise InputError(f"patience must be 1 or more; got {classifier.patience}.")
-    if given["average_weights"] is None:
-        del given["average_weights"]
+    for name in ("average_weights", "images_per_place"):
+        if given[name] is None:  # then it is the method's
+            del given[name]
     if before is not None:
         # Weights to start from have served their purpose, and their file may be gone.
         given["weights"] = None
@@ -144,7 +144,8 @@ def _check(classifier: ContinualClassifier, config: RunConfig, before: Knowledge
             f"The memory has {config.buffer_size} places, but there would be {len(labels)} classes, and each needs "
             f"at least one: set buffer_size to {len(labels)} or more, better 20 per class ({20 * len(labels)})."
         )
-    if before is not None and config.buffer_size < (held := len(stored(before.method))):
+    held = 0 if before is None else len(stored(before.method))
+    if before is not None and config.buffer_size * before.method.context.per_place < held:
         raise InputError(
             f"The memory holds {held} images already, more than a buffer_size of {config.buffer_size} allows. "
             "Delete some first (drop_from_memory), or keep the larger size."

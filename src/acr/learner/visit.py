@@ -78,9 +78,10 @@ def learn(
     losses, best, began = LossRecord(), _Best(), time.monotonic()
     last_loss: float | None = None
     epochs = config.epochs
-    steps = loop.steps_per_epoch(stream.newest) * config.epochs
+    task = loop.tasks[loop.cursor.task]
+    steps = loop.steps_per_epoch(task) * config.epochs
     with RunProgress(steps, quiet=config.quiet) as progress, StopSignal() as stop:
-        for event in loop.learn(stream.newest):
+        for event in loop.learn(task):
             if isinstance(event, EpochEnd):
                 last_loss = _read(losses)
                 if early_stop is not None and _may_stop(method, event.epoch):

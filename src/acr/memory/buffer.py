@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from acr.errors import InputError
+from acr.memory.codec import Codec
 from acr.transfer import send
 
 
@@ -18,7 +19,8 @@ class Buffer:
     ``image_shape`` is C x H x W. ``columns`` maps the names of further values that a method keeps with each sample
     (logits, scores) to the shape of one value. ``labels`` are output columns of the network, and ``tasks`` the numbers
     of the tasks that the samples came from. Storage is allocated once, with images in uint8: 3,072 bytes for a 32x32
-    colour image.
+    colour image. With a ``codec`` their codes are stored instead, which take less room, and images come back from it
+    nearly as they were.
 
     Images are on ``device``, as are the ``device_columns``, which hold what the network computes. Labels, tasks and the
     other columns are on the host, where it is decided what is stored and drawn, so that no decision waits for the
@@ -32,6 +34,7 @@ class Buffer:
         columns: Mapping[str, tuple[int, ...]] | None = None,
         device: torch.device | None = None,
         device_columns: Collection[str] = (),
+        codec: Codec | None = None,
     ) -> None:
         if capacity < 1:
             raise InputError(f"A replay memory holds one sample or more; got a buffer size of {capacity}.")
@@ -40,7 +43,9 @@ class Buffer:
         """Number of samples offered so far (the reservoir's counter)."""
         self._filled = 0
         self.device = device or torch.device("cpu")
-        self._images = torch.zeros((capacity, *image_shape), dtype=torch.uint8, device=self.device)
+        self.codec = codec
+        shape, kind = (image_shape, torch.uint8) if codec is None else ((codec.nbytes,), torch.uint8)
+        self._images = torch.zeros((capacity, *shape), dtype=kind, device=self.device)
         self._labels = torch.zeros(capacity, dtype=torch.int64)
         self._tasks = torch.zeros(capacity, dtype=torch.int64)
         self._places = {name: self.device if name in device_columns else torch.device("cpu") for name in columns or {}}
@@ -52,9 +57,22 @@ class Buffer:
         return self._filled
 
     @property
-    def images(self) -> Tensor:
-        """The stored images, n x C x H x W (a view of the storage, not a copy)."""
+    def codes(self) -> Tensor:
+        """What is stored of the images (a view of the storage): the images themselves, or one row of bytes each."""
         return self._images[: self._filled]
+
+    @property
+    def images(self) -> Tensor:
+        """The stored images, n x C x H x W: a view of the storage; with a codec, a decoded copy."""
+        return self._decoded(self.codes)
+
+    def images_at(self, slots: Tensor) -> Tensor:
+        """The images in some slots, whose numbers are on the host or where the images are."""
+        here = slots.device == self._images.device
+        return self._decoded(self._images.index_select(0, slots) if here else self._images[slots])
+
+    def _decoded(self, stored: Tensor) -> Tensor:
+        return stored if self.codec is None else self.codec.decode(stored)
 
     @property
     def labels(self) -> Tensor:
@@ -96,6 +114,19 @@ class Buffer:
         ``slots`` and ``labels`` are on the host. ``task`` is one number for all samples or one per sample; ``columns``
         have one row per sample. With ``rows``, also on the host, these of the samples are written and no others.
         """
+        self._write(slots, images, labels, task, rows, columns, encode=self.codec is not None)
+
+    def _write(
+        self,
+        slots: Tensor,
+        images: Tensor,
+        labels: Tensor,
+        task: int | Tensor,
+        rows: Tensor | None,
+        columns: Mapping[str, Tensor],
+        *,
+        encode: bool,
+    ) -> None:
         if slots.numel() == 0:
             return
         top = int(slots.max()) + 1
@@ -107,14 +138,18 @@ class Buffer:
         if len(new) != max(0, top - self._filled):
             raise InputError(f"Writing slot {top - 1} would leave a gap after slot {self._filled - 1}.")
         there, picked = send((slots, rows), self.device)
-        self._images.index_copy_(0, there, _rows(images, rows, picked).to(self.device))
+        chosen = _rows(images, rows, picked).to(self.device)
+        if encode:
+            assert self.codec is not None
+            chosen = self.codec.encode(chosen)
+        self._images.index_copy_(0, there, chosen)
         labels = labels.cpu()
         self._labels[slots] = labels if rows is None else labels[rows]
         self._tasks[slots] = torch.as_tensor(task)
         for name, values in columns.items():
             stored, place = self._columns[name], self._places[name]
-            chosen = _rows(values.detach(), rows, picked).to(place, stored.dtype)
-            stored.index_copy_(0, slots if place.type == "cpu" else there, chosen)
+            entries = _rows(values.detach(), rows, picked).to(place, stored.dtype)
+            stored.index_copy_(0, slots if place.type == "cpu" else there, entries)
         self._filled = max(self._filled, top)
 
     def append(self, images: Tensor, labels: Tensor, task: int | Tensor, **columns: Tensor) -> None:
@@ -149,11 +184,11 @@ class Buffer:
         return torch.tensor(list(chosen), dtype=torch.int64)[order]
 
     def state_dict(self) -> dict[str, Any]:
-        """The filled slots and the counter."""
+        """The filled slots and the counter; of images what is stored, so with a codec their codes."""
         columns = {name: values[: self._filled].clone() for name, values in self._columns.items()}
         return {
             "seen": self.seen,
-            "images": self.images.clone(),
+            "images": self.codes.clone(),
             "labels": self.labels.clone(),
             "tasks": self.tasks.clone(),
             "columns": columns,
@@ -166,7 +201,14 @@ class Buffer:
         for name, values in columns.items():
             shape = (self.capacity, *values.shape[1:])  # a column may have been widened
             self._columns[name] = torch.zeros(shape, device=self._places[name])
-        self.append(state["images"], state["labels"], state["tasks"], **columns)
+        images = state["images"]
+        if (images.dtype, images.shape[1:]) != (self._images.dtype, self._images.shape[1:]):
+            raise InputError(
+                f"The saved memory has {images.dtype} of shape {tuple(images.shape[1:])} per image, and this one "
+                f"{self._images.dtype} of shape {tuple(self._images.shape[1:])}."
+            )
+        # If there is a codec, these are codes already.
+        self._write(torch.arange(len(images)), images, state["labels"], state["tasks"], None, columns, encode=False)
         self.seen = state["seen"]
 
 

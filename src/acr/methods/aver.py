@@ -58,7 +58,7 @@ class Aver(ACR):
     @classmethod
     def settings_for(cls, dataset: str, buffer_size: int) -> Mapping[str, Any]:
         """One rule for all data sets."""
-        return {"average_weights": AUTO}
+        return {"average_weights": AUTO, "images_per_place": AUTO}
 
     def loss(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """The mean of the proxy-based contrastive loss and the cross-entropy over all outputs; a scalar."""

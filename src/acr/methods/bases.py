@@ -67,7 +67,12 @@ class MemoryMethod(Method):
     def __init__(self, network: Network, options: MethodOptions, context: Context) -> None:
         super().__init__(network, options, context)
         self.buffer = Buffer(
-            context.buffer_size, context.image_shape, self.buffer_columns(), context.device, self.device_columns
+            context.memory_capacity,
+            context.image_shape,
+            self.buffer_columns(),
+            context.device,
+            self.device_columns,
+            context.codec,
         )
 
     def buffer_columns(self) -> dict[str, tuple[int, ...]]:
@@ -93,7 +98,7 @@ class MemoryMethod(Method):
 
     def replay(self, draws: ReplayDraws) -> tuple[Tensor, Tensor]:
         """The images and labels of a replay batch whose draws were sent to the device."""
-        images = self.buffer.images.index_select(0, draws.slots)
+        images = self.buffer.images_at(draws.slots)
         return images if draws.view is None else self.context.views.replay(images, draws.view), draws.labels
 
     def replayed(self, slots: Tensor, *more: int | str) -> tuple[Tensor, Tensor]:
@@ -114,8 +119,12 @@ class MemoryMethod(Method):
 
     def memory(self) -> dict[str, Tensor]:
         """The contents of the buffer."""
+        return {**self.memory_as_stored(), "images": self.buffer.images}
+
+    def memory_as_stored(self) -> dict[str, Tensor]:
+        """The contents of the buffer, images as they are stored."""
         columns = {name: self.buffer.column(name) for name in self.buffer.column_names}
-        return {"images": self.buffer.images, "labels": self.buffer.labels, "tasks": self.buffer.tasks, **columns}
+        return {"images": self.buffer.codes, "labels": self.buffer.labels, "tasks": self.buffer.tasks, **columns}
 
     def keep_in_memory(self, slots: Tensor) -> None:
         """Keep these slots of the buffer, in this order, and free the others."""

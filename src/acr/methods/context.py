@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from acr.data.views import CropDraws, Views
+from acr.memory.codec import Codec
 from acr.networks import Network
 from acr.protocols import Protocol
 from acr.randomness import Position
@@ -87,6 +88,8 @@ class Context:
     weight_decay: float = 0.0
     replay_size: int = 32
     """Number of memory samples in a step."""
+    codec: Codec | None = None
+    """How the memory stores images, if several share a place; the images of every task have been through it."""
     tasks: int | None = None
     """Number of tasks of the stream, where known."""
     classes: int | None = None
@@ -107,6 +110,16 @@ class Context:
     def task(self) -> int:
         """Number of the current task, from 0."""
         return self.position.task
+
+    @property
+    def memory_capacity(self) -> int:
+        """Number of samples that the memory can hold: its places, times the images that share one."""
+        return self.buffer_size * self.per_place
+
+    @property
+    def per_place(self) -> int:
+        """Images that share a place of the memory."""
+        return 1 if self.codec is None else self.codec.per_place
 
     def send(self, tree: Tree) -> Tree:
         """Draws of a step (nested tuples, lists and dataclasses of host tensors) on the run's device, in one copy."""

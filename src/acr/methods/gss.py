@@ -130,7 +130,7 @@ class GSS(MemoryMethod):
         slots = self.draw(min(self.options.references, len(self.buffer) // size) * size, "compare")
         stored_labels = self.buffer.labels[slots].to(batch.labels.device)
         cosines = gradient_similarity(
-            self.network, batch.plain, batch.labels, self.buffer.images[slots], stored_labels, group=size
+            self.network, batch.plain, batch.labels, self.buffer.images_at(slots), stored_labels, group=size
         )
         # c = 1 + max_j cos(g_batch, G_j) and s = 1 + max_j cos(g_sample, G_j).
         largest = torch.cat([cosines.batch.max()[None], cosines.samples.max(1).values]).cpu()

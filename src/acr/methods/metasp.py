@@ -145,7 +145,7 @@ class MetaSP(MemoryMethod):
 
     def stored(self, slots: Tensor) -> tuple[Tensor, Tensor]:
         """The stored images at ``slots`` as they are, and their labels."""
-        return self.buffer.images[slots], self.buffer.labels[slots].to(self.context.device)
+        return self.buffer.images_at(slots), self.buffer.labels[slots].to(self.context.device)
 
     def end_task(self, task: Task) -> None:
         """Store the chosen samples of the task: the first fills the memory, later ones replace the least useful."""

@@ -215,6 +215,10 @@ class Method:
         """Contents of the replay memory (``images``, ``labels``, ``tasks``, further columns); empty without one."""
         return {}
 
+    def memory_as_stored(self) -> dict[str, Tensor]:
+        """What the memory takes up: as :meth:`memory`, but images as they are stored, which may be compressed."""
+        return self.memory()
+
     def keep_in_memory(self, slots: Tensor) -> None:
         """Remove all samples from the memory but those in these slots: people must be able to delete their data."""
 

@@ -58,7 +58,8 @@ def make_config(values: Mapping[str, Any], *, file: Mapping[str, Any] | None = N
         layered["tasks"] = None  # the sizes given decide how many tasks there are
     layered |= given
     if not method.uses_memory:
-        layered["buffer_size"] = 0  # so that one run serves every buffer size of a comparison
+        # So that one run serves every memory of a comparison.
+        layered |= {"buffer_size": 0, "images_per_place": 1}
     options = validated(method.Options, {n: v for n, v in layered.items() if n in option_names})
     fields = {n: v for n, v in layered.items() if n in RunConfig.model_fields}
     config = validated(RunConfig, {**fields, "options": options})
@@ -81,7 +82,7 @@ class Default:
 
 
 TRAINING_FIELDS = (
-    *("tasks", "epochs", "width", "learning_rate", "buffer_size"),
+    *("tasks", "epochs", "width", "learning_rate", "buffer_size", "images_per_place"),
     *("batch_size", "replay_size", "momentum", "weight_decay", "lr_milestones", "average_weights"),
 )
 """The fields whose defaults decide how well a method learns."""

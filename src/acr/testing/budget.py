@@ -26,15 +26,15 @@ def declared_columns(method: Method) -> dict[str, tuple[int, ...]]:
 
 
 def budget_bytes(run: Rehearsal) -> int:
-    """The most that the memory may take: buffer size x (image + label + task + declared columns)."""
-    columns = declared_columns(run.method).values()
-    sample = math.prod(run.context.image_shape) + LABEL_AND_TASK_BYTES + sum(4 * math.prod(shape) for shape in columns)
-    return run.context.buffer_size * sample
+    """The most that the memory may take: buffer size x image + samples x (label + task + declared columns)."""
+    context, columns = run.context, declared_columns(run.method).values()
+    beside = LABEL_AND_TASK_BYTES + sum(4 * math.prod(shape) for shape in columns)
+    return context.buffer_size * math.prod(context.image_shape) + context.memory_capacity * beside
 
 
 def memory_bytes(run: Rehearsal) -> tuple[int, int, int]:
     """Bytes of the memory, its budget in bytes, and bytes of samples kept outside the memory."""
-    used = sum(value.numel() * value.element_size() for value in run.method.memory().values())
+    used = sum(value.numel() * value.element_size() for value in run.method.memory_as_stored().values())
     return used, budget_bytes(run), run.method.side_memory_bytes()
 
 
@@ -48,7 +48,8 @@ def check_memory(run: Rehearsal) -> None:
         lengths = {name: len(values) for name, values in memory.items()}
         assert len(set(lengths.values())) == 1, f"the columns of memory() have different lengths: {lengths}"
         n = lengths["images"]
-        assert n <= context.buffer_size, f"the memory holds {n} samples; its budget is {context.buffer_size}"
+        room = context.memory_capacity
+        assert n <= room, f"the memory holds {n} samples; its budget is {room}"
         images = memory["images"]
         assert images.dtype == torch.uint8, f"the memory holds {images.dtype} images; the budget is counted in bytes"
         shape = tuple(images.shape[1:])

@@ -50,7 +50,7 @@ class ConformanceReport:
     memory_bytes: int
     """The most bytes that the memory took."""
     budget_bytes: int
-    """The bytes it may take: buffer size x (image + label + task + declared columns)."""
+    """The bytes it may take: buffer size x image + samples x (label + task + declared columns)."""
     side_memory_bytes: int
     """The most bytes of samples that were kept outside the memory."""
 
@@ -201,6 +201,25 @@ def check_averages(trial: Trial) -> None:
     assert not different, f"saved after step {stop} and loaded, it ends differently: {', '.join(different[:5])}"
 
 
+def check_dense_memory(trial: Trial) -> None:
+    """With several compressed images in a place it keeps to the same bytes, stores more samples, and resumes."""
+    if not trial.cls.uses_memory:
+        return
+    stop = STOPS[-1]
+    run = trial.rehearse(images_per_place=4)
+    run.record_at = {stop}
+    run.go()
+    places, held = run.context.buffer_size, len(run.method.memory()["labels"])
+    assert held > places, (
+        f"with four images per place, the memory of {places} places holds {held} samples; it has room for "
+        f"{run.context.memory_capacity}: context.memory_capacity says so, or the capacity of the buffer"
+    )
+    again = trial.rehearse(images_per_place=4)
+    again.load_state(run.recorded[stop][0])
+    different = different_tensors(run.tensors(), again.go().tensors())
+    assert not different, f"saved after step {stop} and loaded, it ends differently: {', '.join(different[:5])}"
+
+
 def check_learns(trial: Trial) -> None:
     """The loss decreases on a task that can be learned, and the weights change."""
     run = trial.rehearse(epochs=8)
@@ -255,6 +274,7 @@ CHECKS: dict[str, Callable[[Trial], None]] = {
     "no-test-images": check_no_test_images,
     "all-outputs": check_all_outputs,
     "averages": check_averages,
+    "dense-memory": check_dense_memory,
     "learns": check_learns,
     "within-budget": check_within_budget,
     "unequal-tasks": check_unequal_tasks,

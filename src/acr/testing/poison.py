@@ -96,7 +96,7 @@ class PoisonedStream(TaskStream):
             raise Peeked(f"the method looked at {what} {when}")
 
         classes = self.task_classes[number]
-        return Task(number, classes, self.columns(number), guarded(ImageSet(images, labels), guard), mine)
+        return Task(number, classes, self.columns(number), guarded(ImageSet(images, labels), guard), mine, self.look)
 
     def merged(self) -> TaskStream:
         """Not possible here: a method that sees all tasks at once accesses future ones by definition."""

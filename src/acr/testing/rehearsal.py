@@ -32,6 +32,7 @@ class Rehearsal:
         test_images: scored after every task, where a real run evaluates.
         network: the encoder, as in :func:`acr.run`.
         average_weights: half-life of the weights' average, as in :func:`acr.run`.
+        images_per_place: images that share a place of the memory, as in :func:`acr.run`.
         watch: called after every step and at the end of every task, between two calls of the method.
     """
 
@@ -47,6 +48,7 @@ class Rehearsal:
         epochs: int = 2,
         learning_rate: float = 0.03,
         average_weights: str = OFF,
+        images_per_place: int = 1,
         test_images: Tensor | None = None,
         watch: Callable[[Rehearsal], None] | None = None,
     ) -> None:
@@ -63,6 +65,7 @@ class Rehearsal:
             "buffer_size": buffer_size if cls.uses_memory else 0,
             "learning_rate": learning_rate,
             "average_weights": average_weights,
+            "images_per_place": images_per_place,
         }
         self.stream = stream
         self.loop = build_loop(cls.complete_config(validated(RunConfig, values)), stream, cls)
@@ -92,11 +95,12 @@ class Rehearsal:
 
     def learn(self, task: Task) -> Iterator[Step | EpochEnd]:
         """Learn one task, the only one whose samples may be accessed meanwhile."""
-        if isinstance(self.stream, PoisonedStream):
-            self.stream.open = task.index
+        tasks = self.loop.tasks
+        if isinstance(tasks, PoisonedStream):
+            tasks.open = task.index
         yield from self.loop.learn(task)
-        if isinstance(self.stream, PoisonedStream):
-            self.stream.open = None
+        if isinstance(tasks, PoisonedStream):
+            tasks.open = None
 
     def after_step(self, step: Step) -> None:
         """Record the loss, and watch the method where a real run would save a checkpoint."""

@@ -9,13 +9,14 @@ import torch
 
 from acr.config import Precision, RunConfig
 from acr.data.views import Views
+from acr.memory.codec import Codec
 from acr.methods.method import Context, Method
 from acr.networks import Network, NetworkBuilder
 from acr.networks.averaging import WeightAverage
 from acr.randomness import keyed_global
 from acr.training.compilation import compile_encoder
 from acr.training.devices import find_device
-from acr.values import OFF, HalfLife
+from acr.values import AUTO, OFF, HalfLife
 
 AUTOCAST: dict[Precision, torch.dtype | None] = {"32": None, "bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
 """Type in which the encoder computes."""
@@ -67,6 +68,7 @@ def build_method(
         buffer_size=config.buffer_size,
         batch_size=config.batch_size,
         replay_size=config.replay_size,
+        codec=codec_of(config, pictures.image_shape),
         epochs=config.epochs,
         learning_rate=config.learning_rate,
         momentum=config.momentum,
@@ -85,3 +87,15 @@ def build_method(
         # A copy, not a newly built network: a method may have set up its network's head.
         method.average = WeightAverage(deepcopy(method.network), HalfLife.parse(config.average_weights))
     return method
+
+
+AUTO_PER_PLACE, AUTO_SIDE = 8, 32
+"""The rule for ``--images-per-place auto``: so many colour images of this side or more share a place."""
+
+
+def codec_of(config: RunConfig, image_shape: tuple[int, int, int]) -> Codec | None:
+    """How a run's memory stores its images; None: as they are."""
+    number = config.images_per_place
+    if number == AUTO:
+        number = AUTO_PER_PLACE if image_shape[0] == 3 and min(image_shape[1:]) >= AUTO_SIDE else 1
+    return Codec(image_shape, number) if number > 1 else None

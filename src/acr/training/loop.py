@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from acr.data.stream import OpenStream, Task, TaskStream
+from acr.data.stream import OpenStream, Task, TaskStream, seen_through
 from acr.methods.method import Batch, Context, Method
 from acr.randomness import Position, generator, keyed_global
 from acr.transfer import send
@@ -55,12 +55,17 @@ class TaskEnd:
     task: Task
 
 
+SEEN_BYTES = 2**30
+"""A larger task's images are looked through batch by batch, epoch after epoch."""
+
+
 class TaskData:
     """The training samples of one task, as close to the network as they can be.
 
-    On a CPU images are read from where they are, in memory or mapped from a file. On an accelerator the labels are on
-    the device, and so are the images if ``data_device`` says so; otherwise each batch is copied over, from pinned
-    memory, while the device works on the one before.
+    On a CPU images are read from where they are, in memory or mapped from a file; those that are seen through something
+    are so once per task instead of once per epoch, unless they would take too much memory. On an accelerator the labels
+    are on the device, and so are the images if ``data_device`` says so; otherwise each batch is copied over, from
+    pinned memory, while the device works on the one before.
     """
 
     def __init__(self, task: Task, device: torch.device, data_device: torch.device) -> None:
@@ -68,13 +73,15 @@ class TaskData:
         self.device = device
         self.labels = task.targets.to(device)
         self.images = task.images().to(device) if data_device.type != "cpu" else None
+        size = len(task) * math.prod(task.train.image_shape)
+        self.seen = task.images() if self.images is None and task.look is not None and size <= SEEN_BYTES else None
 
     def samples(self, indices: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
         """Images and labels by their number in the task, given on the host and ``there``, on the device."""
         labels = self.labels.index_select(0, there)
         if self.images is not None:
             return self.images.index_select(0, there), labels
-        images = self.task.images(indices)
+        images = self.task.images(indices) if self.seen is None else self.seen[indices]
         if self.device.type == "cuda":
             images = images.pin_memory()
         return images.to(self.device, non_blocking=True), labels
@@ -98,7 +105,7 @@ class TrainingLoop:
         if method.sees_all_tasks:
             assert isinstance(stream, TaskStream)  # a stream without an end has no whole
             stream = stream.merged()
-        self.tasks = stream
+        self.tasks = stream if context.codec is None else seen_through(context.codec.as_stored, stream)
         """The tasks as this method sees them."""
         self.method = method
         self.context = context

@@ -82,7 +82,7 @@ def describe_memory(trainer: Trainer, stored: Arrays) -> Memory:
     tasks = [int((stored["tasks"] == task).sum()) for task in range(len(stream))]
     return Memory(
         size=len(stored["labels"]),
-        bytes=sum(value.nbytes for value in stored.values()),
+        bytes=sum(value.nbytes for value in trainer.method.memory_as_stored().values()),
         side_bytes=trainer.method.side_memory_bytes(),
         per_class=classes,
         per_task=tasks,

@@ -181,7 +181,7 @@ class Trainer:
 
     def stored_parts(self) -> dict[str, int]:
         """Number of stored samples of each part of the memory, ``task/class``."""
-        memory = self.method.memory()
+        memory = self.method.memory_as_stored()
         parts: dict[str, int] = {}
         for task, label in zip(memory["tasks"].tolist(), memory["labels"].tolist(), strict=True) if memory else []:
             part = f"{task}/{self.stream.classes[label]}"

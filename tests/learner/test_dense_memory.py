@@ -1,0 +1,92 @@
+"""A classifier whose memory holds several compressed images in a place."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import acr
+from acr.errors import InputError
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """Files of coloured pictures, and a visit: paths and labels of some classes."""
+    draws = np.random.default_rng(0)
+
+    def visit(*classes, n=12):
+        paths, labels = [], []
+        for label in classes:
+            base = draws.integers(0, 256, 3)
+            for number in range(n):
+                pixels = (base + draws.integers(-40, 40, (4, 4, 3))).clip(0, 255).astype(np.uint8)
+                path = tmp_path / f"{label}-{number}.png"
+                Image.fromarray(pixels).resize((32, 32), Image.Resampling.BICUBIC).save(path)
+                paths.append(path)
+                labels.append(label)
+        return paths, labels
+
+    return visit
+
+
+def made(method="aver", **changes):
+    settings = {"buffer_size": 4, "width": 2, "epochs": 2, "threads": 1, "verbose": False, "batch_size": 8}
+    return acr.ContinualClassifier(method, **{**settings, **changes})
+
+
+@pytest.fixture
+def taught(pictures):
+    model = made()
+    for classes in (("cat", "dog"), ("fox",)):
+        model.partial_fit(*pictures(*classes))
+    return model
+
+
+def test_the_memory_holds_more_images_than_places(taught):
+    assert taught.images_per_place is None  # the method's own rule: 8 of colour images
+    assert len(taught.memory_) == 32
+    assert taught.memory_.images.shape == (32, 3, 32, 32)
+
+
+@pytest.mark.parametrize("method", ["aver", "er"])
+def test_files_are_known_by_the_images_that_are_left_of_them(method, pictures):
+    model = made(method, images_per_place=8)
+    given, labels = pictures("cat", "dog")
+    model.partial_fit(given, labels)
+    names = {str(path) for path in given}
+    assert all(len(files) == 1 and files[0] in names for files in model.memory_.files)
+    for files, label in zip(model.memory_.files, model.memory_.labels, strict=True):
+        assert files[0].rpartition("/")[2].startswith(label)
+    assert model.has_learned(given).all()
+    assert not model.has_learned(pictures("new")[0]).any()
+
+
+def test_a_deleted_image_leaves_no_trace(taught):
+    file = taught.memory_.files[3][0]
+    taught.drop_from_memory(files=[file])
+    assert len(taught.memory_) == 31
+    assert all(file not in files for files in taught.memory_.files)
+    assert not taught.has_learned([file]).any()
+
+
+def test_saved_between_visits_it_is_as_if_never_saved(taught, pictures, tmp_path):
+    taught.save(tmp_path / "model")
+    again = acr.ContinualClassifier.load(tmp_path / "model")
+    images, labels = pictures("cat", "bird")
+    for one in (taught, again):
+        one.partial_fit(images, labels)
+    np.testing.assert_array_equal(taught.decision_function(images), again.decision_function(images))
+    np.testing.assert_array_equal(taught.memory_.images, again.memory_.images)
+    assert taught.memory_.files == again.memory_.files
+
+
+def test_the_number_cannot_change_but_the_places_can(taught, pictures):
+    images, labels = pictures("cat")
+    taught.set_params(images_per_place=2)
+    with pytest.raises(InputError, match="images_per_place was 'auto' when the classifier began to learn"):
+        taught.partial_fit(images, labels)
+    taught.set_params(images_per_place=None, buffer_size=3)
+    with pytest.raises(InputError, match="The memory holds 32 images already, more than a buffer_size of 3 allows"):
+        taught.partial_fit(images, labels)
+    taught.set_params(buffer_size=6)
+    taught.partial_fit(images, labels)
+    assert len(taught.memory_) > 32
