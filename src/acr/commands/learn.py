@@ -65,8 +65,12 @@ def learn(
             help="Never mirror images: for digits, text and the like.", group=FIXED, negative=(), show_default=False
         ),
     ] = False,
+    images_per_place: Annotated[
+        str | None,
+        flag("Images that share a place of the memory, compressed: 1 to 16, or auto.", "images_per_place", FIXED),
+    ] = None,
     buffer_size: Annotated[
-        int | None, flag("Images that it keeps in its memory.", "buffer_size", HOW, number=True)
+        int | None, flag("Places in its memory, each as large as an image.", "buffer_size", HOW, number=True)
     ] = None,
     epochs: Annotated[int | None, flag("Passes over the new images.", "epochs", HOW, number=True)] = None,
     learning_rate: Annotated[float | None, flag("Of SGD.", "learning_rate", HOW)] = None,
@@ -99,7 +103,7 @@ def learn(
              "seed": seed, "flip": False if no_flip else None, "buffer_size": buffer_size, "epochs": epochs,
              "learning_rate": learning_rate, "batch_size": batch_size, "replay_size": replay_size,
              "validation_fraction": validation_fraction, "patience": patience, "precision": precision,
-             "average_weights": average_weights,
+             "average_weights": average_weights, "images_per_place": images_per_place,
              "device": device, "threads": threads}  # fmt: skip
     parameters: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     try:
