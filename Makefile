@@ -56,7 +56,7 @@ test-lock:  ## the versions of requirements.lock, which is checked by hash, in a
 	$(LOCKED)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	$(LOCKED)/bin/pytest tests/data tests/golden tests/test_cli.py
 
-SPEED := checkpoint core data device huge_pages method_maths methods scale shift threads
+SPEED := checkpoint core data dense_memory device huge_pages method_maths methods scale shift threads
 bench: $(BIN)/pytest  ## speed and memory, as ratios inside one run; the other scripts there measure accuracy
 	for script in $(SPEED); do $(BIN)/python benchmarks/$$script.py; done
 

@@ -238,6 +238,9 @@ QUESTIONS: dict[str, list[Cell]] = {
                     *((SUM, 0.15, 4, 101), (SUM, 0.15, 16, 101)),
                 )
             ),
+            # As many images as without compression, in an eighth of the places; and other samples in a dense memory.
+            (SUM, (100,), {"learning_rate": 0.15, "images_per_place": 8, "buffer_size": 25}),
+            ({**SUM, "policy": "balanced-random"}, (100,), {"learning_rate": 0.15, "images_per_place": 8}),
             *(
                 (options, (100, 101), {"dataset": "split-digits", "learning_rate": HALF, "images_per_place": number})
                 for number in (2, 4)
@@ -245,7 +248,10 @@ QUESTIONS: dict[str, list[Cell]] = {
             ),
         )
         for cell in variants(
-            (f"{options['loss']}, {options['coded']:g} coded" if "coded" in options else options["loss"], options),
+            (
+                ", ".join([options["loss"], *(f"{name} {value}" for name, value in options.items() if name != "loss")]),
+                options,
+            ),
             seeds=seeds,
             half_lives=FEW,
             **settings,

@@ -339,7 +339,7 @@ def test_the_example_of_the_docs_conforms_and_runs(monkeypatch, capsys):
     finally:
         REGISTRY.pop("gentle-replay", None)
     out = capsys.readouterr().out
-    assert "gentle-replay: 15 checks passed" in out
+    assert "gentle-replay: 16 checks passed" in out
     assert "accuracy on ten digits" in out
 
 
