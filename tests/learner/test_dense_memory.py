@@ -1,5 +1,7 @@
 """A classifier whose memory holds several compressed images in a place."""
 
+import json
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -77,6 +79,23 @@ def test_saved_between_visits_it_is_as_if_never_saved(taught, pictures, tmp_path
     np.testing.assert_array_equal(taught.decision_function(images), again.decision_function(images))
     np.testing.assert_array_equal(taught.memory_.images, again.memory_.images)
     assert taught.memory_.files == again.memory_.files
+
+
+def test_a_classifier_of_before_is_what_it_was(pictures, tmp_path):
+    """AVER had whole images once: the folder of such a classifier does not name the field."""
+    model = made(images_per_place=1, buffer_size=6).partial_fit(*pictures("cat", "dog"))
+    model.save(tmp_path / "model")
+    file = tmp_path / "model" / "model.json"
+    content = json.loads(file.read_text())
+    del content["config"]["images_per_place"], content["parameters"]["images_per_place"]
+    file.write_text(json.dumps(content))
+    again = acr.ContinualClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(model.memory_.images, again.memory_.images)
+    images, labels = pictures("fox")
+    assert len(again.partial_fit(images, labels).memory_) == 6
+    np.testing.assert_array_equal(
+        again.decision_function(images), model.partial_fit(images, labels).decision_function(images)
+    )
 
 
 def test_the_number_cannot_change_but_the_places_can(taught, pictures):

@@ -55,8 +55,9 @@ def test_its_memory_is_acrs():
 
 
 @pytest.mark.parametrize("dataset", ["split-digits", "split-cifar100", "split-tiny-imagenet", "folder:photos"])
-def test_one_half_life_for_all_data_sets(dataset):
-    assert make_config({"method": "aver", "dataset": dataset}).average_weights == "auto"
+def test_the_same_two_rules_for_all_data_sets(dataset):
+    config = make_config({"method": "aver", "dataset": dataset})
+    assert (config.average_weights, config.images_per_place) == ("auto", "auto")
 
 
 def test_the_average_can_be_switched_off():

@@ -9,6 +9,7 @@ import acr
 from acr.data.stream import seen_through
 from acr.errors import InputError
 from acr.memory.codec import Codec
+from acr.methods.er import ER
 from acr.runs.resolve import make_config
 from acr.testing.rehearsal import different_tensors
 from acr.training import loop as training_loop
@@ -83,6 +84,27 @@ def test_the_field_of_the_config():
     for wrong in ("many", 0, 17, 1.5, True, None, "1-4"):
         with pytest.raises(InputError, match=r"--images-per-place .*: expected auto, or a whole number from 1 to 16"):
             make_config({"images_per_place": wrong})
+
+
+def test_a_method_that_cannot_says_so(monkeypatch):
+    monkeypatch.setattr(ER, "exemptions", {"dense-memory": "its memory is a list"})
+    with pytest.raises(InputError, match="--images-per-place does not apply to er: its memory is a list"):
+        make_config({"method": "er", "images_per_place": 2})
+    assert make_config({"method": "er"}).images_per_place == 1
+
+
+def test_a_run_of_before_is_what_it_was(tmp_path):
+    """AVER had whole images once: its run folders do not name the field, and are neither re-made nor refused."""
+    settings = {"width": 2, "epochs": 2, "tasks": 2, "samples_per_class": 12, "class_order": "0-3", "buffer_size": 8,
+                "ood_every": "never", "threads": 1, "quiet": True}  # fmt: skip
+    run = acr.run("aver", out=tmp_path, images_per_place=1, **settings)
+    file = run.folder / "config.yaml"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join(line for line in lines if not line.startswith("images_per_place")) + "\n")
+    again = acr.load_run(run.folder)
+    assert again.config.images_per_place == 1
+    assert again.config.identity() == run.config.identity()
+    assert acr.run("aver", out=tmp_path, images_per_place=1, **settings).folder == run.folder
 
 
 def test_a_run_reports_what_its_memory_takes(tmp_path):

@@ -105,8 +105,9 @@ def config_of(classifier: ContinualClassifier, before: Knowledge | None) -> RunC
     if classifier.patience < 1:
         raise InputError(f"patience must be 1 or more; got {classifier.patience}.")
     for name in ("average_weights", "images_per_place"):
-        if given[name] is None:  # then it is the method's
+        if given[name] is None:  # then it is the method's, or what it was
             del given[name]
+            given |= {} if before is None else {name: getattr(before.config, name)}
     if before is not None:
         # Weights to start from have served their purpose, and their file may be gone.
         given["weights"] = None

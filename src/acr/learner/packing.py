@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 from torch import Tensor, nn
 
 from acr._version import __version__
+from acr.config import ADDED_LATER
 from acr.learner.knowledge import STREAM, Knowledge, Visit, method_of
 from acr.learner.labels import Labels, from_json, to_json
 from acr.runs.resolve import make_config
@@ -119,7 +120,8 @@ def unpacked(
 
     model = content if isinstance(content, ModelFile) else ModelFile.model_validate(content)
     tensors = dict(tensors) if isinstance(tensors, dict) else from_bytes(tensors)
-    values = {**model.config, "device": device, "dataset": STREAM, "quiet": True}
+    # Fields that its version did not have mean what was done without them, whatever the method's default is now.
+    values = {**ADDED_LATER, **model.config, "device": device, "dataset": STREAM, "quiet": True}
     if network is not None:
         values["network"] = network
     config = make_config(values)

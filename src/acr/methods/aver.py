@@ -1,10 +1,11 @@
 """Averaged Replay (AVER): the method of this project.
 
 It takes ACR's steps: two views of the current and of a replayed batch in one pass, and a memory of boundary samples in
-exact balance. Two things are different. The loss is the mean of ACR's proxy-based contrastive loss and of cross-entropy
-over all outputs. And the network that answers has averaged weights: the mean over the steps of training, in which a
-step counts half as much after a share of a task that grows with the number of tasks: 0.07 for each so far, and one half
-at most.
+exact balance. Three things are different. The memory holds eight compressed colour images in the room of one (Wang et
+al., ICLR 2022, did so with JPEG), and all images are learned as compression leaves them. The loss is the mean of ACR's
+proxy-based contrastive loss and of cross-entropy over all outputs. And the network that answers has averaged weights:
+the mean over the steps of training, in which a step counts half as much after a share of a task that grows with the
+number of tasks: 0.07 for each so far, and one half at most.
 
     L = (1/N) Σ_i [ ½ log Σ_{c: n_c>0} n_c · exp(s_ic) + ½ log Σ_c exp(s_ic) − s_{i,y_i} ],   s_ic = f̂_i·ŵ_c/τ
 
@@ -46,18 +47,18 @@ class AverOptions(ProxyOptions):
 
 
 class Aver(ACR):
-    """ACR's step with another loss, and averaged weights."""
+    """ACR's step with another loss, a dense memory and averaged weights."""
 
     name = "aver"
     label = "AVER"
-    summary = "Averaged Replay: ACR's views and memory, its loss and cross-entropy, averaged weights answer"
+    summary = "Averaged Replay: ACR's steps with cross-entropy added, a dense memory, averaged weights answer"
     Options: ClassVar[type[MethodOptions]] = AverOptions
     settings_source = "measured on held-out images: docs/research.md"
     options: AverOptions
 
     @classmethod
     def settings_for(cls, dataset: str, buffer_size: int) -> Mapping[str, Any]:
-        """One rule for all data sets."""
+        """The same two rules for all data sets."""
         return {"average_weights": AUTO, "images_per_place": AUTO}
 
     def loss(self, embeddings: Tensor, labels: Tensor) -> Tensor:

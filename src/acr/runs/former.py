@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from acr.config import ADDED_LATER
 from acr.protocols import FORMER_QUIRKS
 
 REMOVED = {
@@ -23,6 +24,8 @@ def in_todays_terms(values: Mapping[str, Any], revision: int | None) -> dict[str
     of another origin, which need not hold every value.
     """
     today = {name: value for name, value in values.items() if name != "ood_baseline"}
+    if revision is not None:  # a method may have other defaults for fields that the run's version did not have
+        today = {**ADDED_LATER, **today}
     if revision == 1 and today.get("method") == "gdumb":
         today |= _gdumb_fit(today)
         today.pop("fit_factor", None)

@@ -65,6 +65,8 @@ def make_config(values: Mapping[str, Any], *, file: Mapping[str, Any] | None = N
     config = validated(RunConfig, {**fields, "options": options})
     if config.average_weights != OFF and method.no_average:
         raise InputError(f"--average-weights does not apply to {method.name}: {method.no_average}.")
+    if config.images_per_place != 1 and (reason := method.exemptions.get("dense-memory")):
+        raise InputError(f"--images-per-place does not apply to {method.name}: {reason}.")
     if config.weights is not None and config.weights_digest is None:  # the run is tied to the content of this file
         config = config.model_copy(update={"weights_digest": digest_of(config.weights)})
     return method.complete_config(config)
