@@ -53,7 +53,7 @@ PLACES: dict[str, tuple[Values, range]] = {
     "part of Mini-ImageNet": ({**TWENTY, "dataset": "split-mini-imagenet", "image_size": 32}, range(3)),
     "small, B 200": (SMALL, range(5)),
     "small, B 100": ({**SMALL, "buffer_size": 100}, range(3)),
-    "small, labels 20 to 39": ({**SMALL, "class_order": "20-39"}, range(5)),
+    "small, labels 20 to 39": ({**SMALL, "class_order": "20-39"}, range(3)),
 }
 """Settings and seeds of the comparison."""
 CHOSEN = {"small, labels 20 to 39": ("AVER", "ACR", "ACR, dense memory")}
