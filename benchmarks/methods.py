@@ -28,6 +28,7 @@ from acr.networks import Network, resnet18
 from acr.networks.averaging import WeightAverage
 from acr.randomness import Position, generator, keyed_global
 from acr.runs.resolve import make_config
+from acr.training.building import codec_of
 from acr.values import OFF, HalfLife
 
 TASKS, CLASSES, EPOCHS, BATCH, TASK_SAMPLES = 10, 100, 50, 32, 5000
@@ -62,6 +63,7 @@ class Bench:
             with keyed_global(0, purpose):
                 return resnet18(CLASSES, width, cls.head, 3, stream.data.mean, stream.data.std)
 
+        config = make_config({"method": name, "dataset": "split-cifar100", "epochs": EPOCHS})
         self.context = Context(
             seed=0,
             buffer_size=buffer_size,
@@ -69,19 +71,19 @@ class Bench:
             epochs=EPOCHS,
             learning_rate=0.01,
             image_shape=(3, 32, 32),
+            codec=codec_of(config, (3, 32, 32)),
             views=Views.for_side(32, flip=True),
             build_network=build_network,
             tasks=TASKS,
             classes=CLASSES,
         )
-        config = make_config({"method": name, "dataset": "split-cifar100", "epochs": EPOCHS})
         options, self.times_longer = cls.shortened(config)
         self.method: Method = cls(build_network("run"), options, self.context)
         if config.average_weights != OFF:
             half_life = HalfLife.parse(config.average_weights)
             self.method.average = WeightAverage(deepcopy(self.method.network), half_life)
         self.task = stream[NOW]
-        self.fill(buffer_size)
+        self.fill(self.context.memory_capacity)
         self.number = 0
 
     def fill(self, size: int) -> None:
@@ -132,7 +134,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def memory_bytes(method: Method) -> int:
-    return sum(value.numel() * value.element_size() for value in method.memory().values())
+    return sum(value.numel() * value.element_size() for value in method.memory_as_stored().values())
 
 
 def main() -> None:

@@ -227,36 +227,41 @@ QUESTIONS: dict[str, list[Cell]] = {
     ],
     # Several compressed images in a place of the memory: how many, with which loss, and whether current images should
     # look like them. At the rate that the search chose; the digits and short tasks at theirs.
-    "dense": [
+    "dense": variants(("sum", SUM), half_lives=FEW, learning_rate=0.15, images_per_place=8)
+    + variants(("proxy", PROXY), half_lives=FEW, learning_rate=0.3, images_per_place=8)
+    + variants(
+        ("current images as they are", {**SUM, "coded": 0.0}),
+        seeds=(100,),
+        half_lives=FEW,
+        learning_rate=0.15,
+        images_per_place=8,
+    )
+    # As many images as without compression, in an eighth of the places.
+    + variants(("sum", SUM), seeds=(100,), half_lives=FEW, learning_rate=0.15, images_per_place=8, buffer_size=25)
+    + [
         cell
-        for options, seeds, settings in (
-            *(
-                (options, (seed,), {"learning_rate": rate, "images_per_place": number})
-                for options, rate, number, seed in (
-                    *((SUM, 0.15, 8, 100), (SUM, 0.15, 4, 100), (SUM, 0.15, 16, 100), (PROXY, 0.3, 8, 100)),
-                    *((SUM, 0.15, 8, 101), (PROXY, 0.3, 8, 101), ({**SUM, "coded": 0.0}, 0.15, 8, 100)),
-                    *((SUM, 0.15, 4, 101), (SUM, 0.15, 16, 101)),
-                )
-            ),
-            # As many images as without compression, in an eighth of the places; and other samples in a dense memory.
-            (SUM, (100,), {"learning_rate": 0.15, "images_per_place": 8, "buffer_size": 25}),
-            ({**SUM, "policy": "balanced-random"}, (100,), {"learning_rate": 0.15, "images_per_place": 8}),
-            *(
-                (options, (100, 101), {"dataset": "split-digits", "learning_rate": HALF, "images_per_place": number})
-                for number in (2, 4)
-                for options in (SUM, {**SUM, "coded": 0.5})
-            ),
-        )
+        for number in (2, 4)
         for cell in variants(
-            (
-                ", ".join([options["loss"], *(f"{name} {value}" for name, value in options.items() if name != "loss")]),
-                options,
-            ),
-            seeds=seeds,
+            ("sum", SUM),
+            ("half of current images as they are", {**SUM, "coded": 0.5}),
             half_lives=FEW,
-            **settings,
+            dataset="split-digits",
+            learning_rate=HALF,
+            images_per_place=number,
         )
-    ],
+    ]
+    + [
+        cell
+        for number in (4, 16)
+        for cell in variants(("sum", SUM), half_lives=FEW, learning_rate=0.15, images_per_place=number)
+    ]
+    + variants(
+        ("random memory", {**SUM, "policy": "balanced-random"}),
+        seeds=(100,),
+        half_lives=FEW,
+        learning_rate=0.15,
+        images_per_place=8,
+    ),
     # Does the best half-life depend on the number of tasks? All tasks have 140 steps.
     "tasks": [
         cell
