@@ -39,6 +39,7 @@ CONTENDERS: dict[str, Values] = {
     "ACR, two passes": {"method": "acr", "passes": "separate"},
     "ER": {"method": "er"},
     "ER, two views": {"method": "er", "second_view": "strong"},
+    "ER, two views, dense memory": {"method": "er", "second_view": "strong", "images_per_place": AUTO},
     "DER++": {"method": "derpp"},
     "ER-ACE": {"method": "er-ace"},
     "joint training": {"method": "joint"},
@@ -58,11 +59,18 @@ PLACES: dict[str, tuple[Values, range]] = {
 """Settings and seeds of the comparison."""
 CHOSEN = {"small, labels 20 to 39": ("AVER", "ACR", "ACR, dense memory")}
 """The contenders of a place of classes that nobody had looked at."""
+ONLY_IN = {"ER, two views, dense memory": ("part of Tiny-ImageNet", "part of Mini-ImageNet", "small, B 200")}
+"""Contenders that are not compared everywhere: plain replay with all that AVER has but its loss and its samples."""
+EVERYWHERE = tuple(contender for contender in CONTENDERS if contender not in ONLY_IN)
 SAME_BUT_FOR_MEMORY = {"small, B 100": "small, B 200"}
 """Joint training has no memory, so its runs in the second place count in the first, too."""
-WHOLE = {"AVER": "AVER, whole images", "ACR, dense memory": "ACR"}
+WHOLE = {
+    "AVER": "AVER, whole images",
+    "ACR, dense memory": "ACR",
+    "ER, two views, dense memory": "ER, two views",
+}
 """On the digits, which are small and grey, the rule for images per place says one: these are the same runs."""
-TWINS = ("AVER, whole images", "ACR, dense memory")
+TWINS = ("AVER, whole images", "ACR, dense memory", "ER, two views, dense memory")
 """The names by which they are not listed there."""
 HELD_OUT: dict[str, tuple[Values, range]] = {
     "small": ({**SMALL, "epochs": 10, "validation_fraction": 0.5}, range(100, 101)),
@@ -149,7 +157,8 @@ def show_rates(path: Path) -> None:
 
 def contenders_in(name: str) -> Sequence[str]:
     """Who is compared in a place; where two are the same, one of them."""
-    return CHOSEN.get(name, tuple(c for c in CONTENDERS if name != "split-digits" or c not in TWINS))
+    there = tuple(contender for contender in CONTENDERS if name in ONLY_IN.get(contender, PLACES))
+    return CHOSEN.get(name, tuple(c for c in there if name != "split-digits" or c not in TWINS))
 
 
 def held_out_place(place: Values) -> str:
@@ -269,7 +278,7 @@ def summary(found: dict[str, Figures]) -> list[str]:
 def gains(found: dict[str, Figures]) -> list[str]:
     """Points that averaging brings each contender in every place, clean / severity 1, as lines of a page."""
     lines = [f"| | {' | '.join(found)} |", "|---" * (len(found) + 1) + "|"]
-    for contender in CONTENDERS:
+    for contender in EVERYWHERE:
         cells = []
         for by in found.values():
             two = [[fmean(by[contender, network][m].values()) for m in MEASURES[:2]] for network in NETWORKS]
@@ -281,9 +290,9 @@ def gains(found: dict[str, Figures]) -> list[str]:
 
 
 def of_all_contenders(path: Path, rates: Path) -> dict[str, Figures]:
-    """The places that are finished and that have every contender, some of them by the runs of another."""
+    """The places that are finished, with all contenders that are compared everywhere, some by the runs of another."""
     ready = [name for name in PLACES if name not in CHOSEN and finished(name, figures_of(name, path, rates))]
-    return {name: figures_of(name, path, rates, tuple(CONTENDERS)) for name in ready}
+    return {name: figures_of(name, path, rates, EVERYWHERE) for name in ready}
 
 
 def show(path: Path, rates: Path) -> None:
