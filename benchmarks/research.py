@@ -238,6 +238,14 @@ QUESTIONS: dict[str, list[Cell]] = {
     )
     # As many images as without compression, in an eighth of the places.
     + variants(("sum", SUM), seeds=(100,), half_lives=FEW, learning_rate=0.15, images_per_place=8, buffer_size=25)
+    # Other samples in a dense memory, and replay with all that AVER has but its loss and its samples.
+    + variants(("ER, two views", TWO_VIEWS), half_lives=FEW, images_per_place=8)
+    + variants(
+        ("random memory", {**SUM, "policy": "balanced-random"}),
+        half_lives=FEW,
+        learning_rate=0.15,
+        images_per_place=8,
+    )
     + [
         cell
         for number in (2, 4)
@@ -254,14 +262,7 @@ QUESTIONS: dict[str, list[Cell]] = {
         cell
         for number in (4, 16)
         for cell in variants(("sum", SUM), half_lives=FEW, learning_rate=0.15, images_per_place=number)
-    ]
-    + variants(
-        ("random memory", {**SUM, "policy": "balanced-random"}),
-        seeds=(100,),
-        half_lives=FEW,
-        learning_rate=0.15,
-        images_per_place=8,
-    ),
+    ],
     # Does the best half-life depend on the number of tasks? All tasks have 140 steps.
     "tasks": [
         cell
