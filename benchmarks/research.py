@@ -238,14 +238,6 @@ QUESTIONS: dict[str, list[Cell]] = {
     )
     # As many images as without compression, in an eighth of the places.
     + variants(("sum", SUM), seeds=(100,), half_lives=FEW, learning_rate=0.15, images_per_place=8, buffer_size=25)
-    # Other samples in a dense memory, and replay with all that AVER has but its loss and its samples.
-    + variants(("ER, two views", TWO_VIEWS), half_lives=FEW, images_per_place=8)
-    + variants(
-        ("random memory", {**SUM, "policy": "balanced-random"}),
-        half_lives=FEW,
-        learning_rate=0.15,
-        images_per_place=8,
-    )
     + [
         cell
         for number in (2, 4)
@@ -263,6 +255,28 @@ QUESTIONS: dict[str, list[Cell]] = {
         for number in (4, 16)
         for cell in variants(("sum", SUM), half_lives=FEW, learning_rate=0.15, images_per_place=number)
     ],
+    # The first question once more: with a dense memory, which loss, and which samples? ER with two views has
+    # cross-entropy over a linear head and a reservoir.
+    "dense loss": [
+        cell
+        for seed in (100, 101)
+        for name, options, rate in (
+            ("ER, two views", TWO_VIEWS, 0.3),
+            ("sum, random memory", {**SUM, "policy": "balanced-random"}, 0.15),
+            ("cross-entropy", {"loss": "ce"}, 0.3),
+            ("cross-entropy, random memory", {"loss": "ce", "policy": "balanced-random"}, 0.3),
+            ("ER, two views", TWO_VIEWS, 0.1),
+        )
+        for cell in variants((name, options), seeds=(seed,), half_lives=FEW, learning_rate=rate, images_per_place=8)
+    ],
+    # Random samples on the digits, whose memory holds whole images, in balance like boundary samples.
+    "digits, random memory": variants(
+        ("sum, random memory", {**SUM, "policy": "balanced-random"}),
+        seeds=(100, 101, 102, 103),
+        half_lives=FEW,
+        dataset="split-digits",
+        learning_rate=HALF,
+    ),
     # Does the best half-life depend on the number of tasks? All tasks have 140 steps.
     "tasks": [
         cell
