@@ -6,7 +6,8 @@
 
 Every contender gets the same grid of rates on held-out training images: at scale ``small`` with half as many epochs for
 the photographs, and on split-digits for the digits. The best rate, by the mean of clean and shifted accuracy, is chosen
-for the network as trained and for the averaged one; where they differ, the comparison has a run with each. All averages
+for the network as trained and for the averaged one; where they differ, the comparison has a run with each. (Contenders
+that came last have one run, with the averaged network's rate.) All averages
 follow the rule ``auto``; the rates were searched with 0.35 of a task, which is what the rule says in the last of five
 tasks. Rows are appended to results/averaged_rates.csv and results/averaged.csv as runs end; runs that are there are not
 repeated, and interrupted ones are resumed from their folders in ``--out``.
@@ -66,6 +67,8 @@ ONLY_IN = dict.fromkeys(
 )
 """Contenders that are not compared everywhere: AVER with boundary samples in its dense memory, and plain replay
 with all that AVER has but its loss and its samples."""
+ONE_RATE = ("AVER", "ER, two views, dense memory")
+"""Contenders of the third round: one run per seed, at the rate of the averaged network, gives both networks."""
 EVERYWHERE = tuple(contender for contender in CONTENDERS if contender not in ONLY_IN)
 SAME_BUT_FOR_MEMORY = {"small, B 100": "small, B 200"}
 """Joint training has no memory, so its runs in the second place count in the first, too."""
@@ -136,6 +139,9 @@ def best_rates(path: Path) -> dict[tuple[str, str], dict[str, float]]:
     best: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for (place, contender, network), by_rate in figures.items():
         best[place, contender][network] = max(by_rate, key=lambda rate: fmean(by_rate[rate]))
+    for (_, contender), of_networks in best.items():
+        if contender in ONE_RATE and AVERAGED in of_networks:
+            of_networks[AS_TRAINED] = of_networks[AVERAGED]
     for contender, whole in WHOLE.items():
         if ("split-digits", whole) in best:
             best["split-digits", contender] = best["split-digits", whole]

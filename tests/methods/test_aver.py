@@ -44,14 +44,18 @@ def test_a_step_takes_the_mean_of_acrs_loss_and_cross_entropy_over_all_outputs()
     torch.testing.assert_close(method.network.head.proxies, proxies - 0.05 * proxies.grad)
 
 
-def test_its_memory_is_acrs():
-    """Boundary samples in exact balance: the policy, its columns and its confidence are ACR's."""
+def test_its_memory_has_random_samples_in_acrs_balance():
+    """As many of every task and class as ACR has, but others, and no confidence to choose them by."""
     one, two = Learning("aver"), Learning("acr")
     one.run()
     two.run()
-    assert one.method.policy.name == two.method.policy.name == "challenging"
-    assert one.method.memory().keys() == two.method.memory().keys()
-    assert one.method.memory()["labels"].bincount().tolist() == two.method.memory()["labels"].bincount().tolist()
+    assert one.method.policy.name == "balanced-random"
+    assert one.method.confidence is None
+    ours, theirs = one.method.memory(), two.method.memory()
+    for name in ("tasks", "labels"):
+        assert ours[name].bincount().tolist() == theirs[name].bincount().tolist()
+    images = [{image.numpy().tobytes() for image in memory["images"]} for memory in (ours, theirs)]
+    assert images[0] != images[1]
 
 
 @pytest.mark.parametrize("dataset", ["split-digits", "split-cifar100", "split-tiny-imagenet", "folder:photos"])
