@@ -51,7 +51,9 @@ def test_the_summaries_are_on_the_pages(averaged, of_all):
         ("**AVER**", ("AVER", "averaged")),
         ("ACR", ("ACR", "as trained")),
         ("ACR, averaged weights", ("ACR", "averaged")),
+        ("ACR, averaged weights, dense memory", ("ACR, dense memory", "averaged")),
         ("ER, two views, averaged weights", ("ER, two views", "averaged")),
+        ("joint training, averaged weights", ("joint training", "averaged")),
     ],
 )
 def test_the_table_of_avers_page_is_part_of_the_comparison(of_all, row, key):
