@@ -27,7 +27,7 @@ from acr.runs.run import Run, load_run
 from acr.runs.writer import CONFIG, ENVIRONMENT, RunWriter
 from acr.shift.suite import ShiftSpec, build_suite
 from acr.storage.progress import watched
-from acr.training.building import Pictures, build_method
+from acr.training.building import Pictures, build_method, per_place
 from acr.training.checkpoint import CheckpointError, Checkpoints
 from acr.training.devices import check_precision, find_device, image_device
 from acr.training.loggers import Logger, check_loggers, open_loggers
@@ -170,10 +170,12 @@ def _execute(config: RunConfig, path: Path, dataset: str) -> Run:
     check_same_data(path, data.fingerprint)
     stream = TaskStream.split(data, config.tasks, config.classes_per_task, config.class_order)
     cls = method_class(config.method)
-    if cls.uses_memory and config.buffer_size < len(stream.classes):
+    room = config.buffer_size * per_place(config, data.train.image_shape)
+    if cls.uses_memory and room < len(stream.classes):
+        few = "is" if room == config.buffer_size else f"has room for {room} images,"
         raise InputError(
-            f"--buffer-size {config.buffer_size} is less than the {len(stream.classes)} classes of {config.dataset}: "
-            "the memory needs room for at least one sample per class."
+            f"--buffer-size {config.buffer_size} {few} less than the {len(stream.classes)} classes of "
+            f"{config.dataset}: the memory needs room for at least one sample per class."
         )
     if config.precision not in cls.precisions:
         raise InputError(

@@ -101,7 +101,7 @@ def test_a_classifier_of_before_is_what_it_was(pictures, tmp_path):
 def test_the_number_cannot_change_but_the_places_can(taught, pictures):
     images, labels = pictures("cat")
     taught.set_params(images_per_place=2)
-    with pytest.raises(InputError, match="images_per_place was 'auto' when the classifier began to learn"):
+    with pytest.raises(InputError, match="images_per_place was 8 when the classifier began to learn"):
         taught.partial_fit(images, labels)
     taught.set_params(images_per_place=None, buffer_size=3)
     with pytest.raises(InputError, match="The memory holds 32 images already, more than a buffer_size of 3 allows"):

@@ -60,6 +60,19 @@ class Task:
         return images if self.look is None else self.look(images)
 
 
+class TaskImages:
+    """The training images of a task, of which only those that are asked for are made."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+    def __getitem__(self, indices: Tensor) -> Tensor:
+        return self.task.images(indices)
+
+
 class TaskStream(Sequence[Task]):
     """Tasks in order. ``classes`` lists all label values, ascending: the order of the network's outputs."""
 

@@ -281,7 +281,10 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         return len(view) - len(self.memory_)  # more than were named, if copies of them were stored
 
     def has_learned(self, images: Any) -> npt.NDArray[np.bool_]:
-        """Whether each image, pixel by pixel, was part of an earlier visit."""
+        """Whether each image, pixel by pixel, was part of an earlier visit.
+
+        With several images in a place of the memory, images of which compression leaves the same count as the same one.
+        """
         known = self._known()
         if known is None:
             return np.zeros(len(images), dtype=bool)

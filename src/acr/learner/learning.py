@@ -21,13 +21,16 @@ from acr.learner.visit import EarlyStop, Learned, Rows, hold_out, learn
 from acr.methods.method import Method, method_class
 from acr.runs.resolve import make_config
 from acr.storage.progress import watched
-from acr.training.building import Pictures, build_method
+from acr.training.building import Pictures, build_method, per_place
 from acr.training.devices import check_precision, find_device
 from acr.training.threads import measured_threads
+from acr.values import AUTO
 
 if TYPE_CHECKING:
     from acr.learner.classifier import ContinualClassifier
 
+KEPT = ("average_weights", "images_per_place")
+"""Parameters that mean what the method uses if they are None; later, what it was when the classifier began to learn."""
 FIXED = ("method", "network", "width", "stem", "image_size", "seed", "average_weights", "images_per_place")
 """Parameters that cannot be changed once something has been learned."""
 
@@ -41,19 +44,19 @@ def taught(classifier: ContinualClassifier, before: Knowledge | None, images: An
         raise InputError("There is no image to learn from.")
     known = Labels() if before is None else before.labels
     all_labels = known.with_new(given)
-    config = config_of(classifier, before)
+    pictures = _pictures(classifier, batch) if before is None else before.pictures
+    config = _resolved(config_of(classifier, before), pictures)
     _check(classifier, config, before, all_labels)
     columns = all_labels.columns(given)
-    pictures = _pictures(classifier, batch) if before is None else before.pictures
     with classifier._settings(before, config):
         method = build_method(config, method_class(config.method), pictures, len(all_labels))
         if before is not None:
             load_grown(method, before.method.state_dict(), len(before.labels))
+        digests = batch.digests(method.context.codec)
         threads = _threads(classifier, before, method, config)
         torch.set_num_threads(threads)
         learned, used = _learn(classifier, method, before, batch, columns, config)
     visit = Visit.of(given, known, learned, used)
-    digests = batch.digests(method.context.codec)
     return Knowledge(
         config=config,
         labels=all_labels,
@@ -104,7 +107,7 @@ def config_of(classifier: ContinualClassifier, before: Knowledge | None) -> RunC
         raise InputError(f"validation_fraction must be at least 0 and below 1; got {classifier.validation_fraction}.")
     if classifier.patience < 1:
         raise InputError(f"patience must be 1 or more; got {classifier.patience}.")
-    for name in ("average_weights", "images_per_place"):
+    for name in KEPT:
         if given[name] is None:  # then it is the method's, or what it was
             del given[name]
             given |= {} if before is None else {name: getattr(before.config, name)}
@@ -112,12 +115,17 @@ def config_of(classifier: ContinualClassifier, before: Knowledge | None) -> RunC
         # Weights to start from have served their purpose, and their file may be gone.
         given["weights"] = None
         given = {**before.inherited, **given}
+        if given["method"] == before.config.method:  # whatever the method's default is by now
+            options = {**before.config.options.model_dump(include={"policy"}), **options}
     config = make_config(
         {"dataset": STREAM, **options, **given, "quiet": not (watched() if verbose is None else verbose)}
     )
     if before is not None:
-        began = {"flip": (before.pictures.flip, classifier.flip)}
+        began: dict[str, tuple[object, object]] = {"flip": (before.pictures.flip, classifier.flip)}
+        config = _resolved(config, before.pictures)
         began |= {name: (getattr(before.config, name), getattr(config, name)) for name in FIXED}
+        policies = [one.options.model_dump(include={"policy"}).get("policy") for one in (before.config, config)]
+        began["policy"] = (policies[0], policies[1])
         for name, (was, wanted) in began.items():
             if was != wanted:
                 raise InputError(
@@ -125,6 +133,11 @@ def config_of(classifier: ContinualClassifier, before: Knowledge | None) -> RunC
                     "Make a new classifier for that."
                 )
     return config
+
+
+def _resolved(config: RunConfig, pictures: Pictures) -> RunConfig:
+    """A config that names how many images share a place, so that a classifier does not depend on what a rule says."""
+    return config.model_copy(update={"images_per_place": per_place(config, pictures.image_shape)})
 
 
 def _check(classifier: ContinualClassifier, config: RunConfig, before: Knowledge | None, labels: Labels) -> None:
@@ -140,13 +153,17 @@ def _check(classifier: ContinualClassifier, config: RunConfig, before: Knowledge
             "method='gdumb' fits a new network after every visit, so it cannot start from weights that may be gone "
             "by then. Use another method, or leave out weights."
         )
-    if cls.uses_memory and config.buffer_size < len(labels):
+    number = config.images_per_place
+    assert number != AUTO
+    if cls.uses_memory and config.buffer_size * number < len(labels):
+        images = "" if number == 1 else f" for {config.buffer_size * number} images"
         raise InputError(
-            f"The memory has {config.buffer_size} places, but there would be {len(labels)} classes, and each needs "
-            f"at least one: set buffer_size to {len(labels)} or more, better 20 per class ({20 * len(labels)})."
+            f"The memory has {config.buffer_size} places{images}, but there would be {len(labels)} classes, and each "
+            f"needs at least one: set buffer_size to {-(-len(labels) // number)} or more, better 20 per class "
+            f"({20 * len(labels)})."
         )
-    held = 0 if before is None else len(stored(before.method))
-    if before is not None and config.buffer_size * before.method.context.per_place < held:
+    held = 0 if before is None else len(before.method.memory_as_stored().get("labels", ()))
+    if before is not None and config.buffer_size * number < held:
         raise InputError(
             f"The memory holds {held} images already, more than a buffer_size of {config.buffer_size} allows. "
             "Delete some first (drop_from_memory), or keep the larger size."

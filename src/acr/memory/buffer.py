@@ -192,6 +192,7 @@ class Buffer:
             "labels": self.labels.clone(),
             "tasks": self.tasks.clone(),
             "columns": columns,
+            "code": None if self.codec is None else self.codec.fingerprint,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -201,7 +202,12 @@ class Buffer:
         for name, values in columns.items():
             shape = (self.capacity, *values.shape[1:])  # a column may have been widened
             self._columns[name] = torch.zeros(shape, device=self._places[name])
-        images = state["images"]
+        images, code = state["images"], state.get("code")
+        if self.codec is not None and code != self.codec.fingerprint:
+            raise InputError(
+                "The images of the saved memory were compressed by another version of this package, in a code that "
+                "this one cannot read. Use the version that saved it."
+            )
         if (images.dtype, images.shape[1:]) != (self._images.dtype, self._images.shape[1:]):
             raise InputError(
                 f"The saved memory has {images.dtype} of shape {tuple(images.shape[1:])} per image, and this one "

@@ -9,11 +9,13 @@ waiting.
 
 All sums are sums of whole numbers below 2^24, which 32-bit floats hold exactly. So the same image gives the same bytes,
 and the same bytes give the same image, on every processor and device, in whatever order it adds up. (On CUDA they are
-64-bit floats, since products of 32-bit ones may be shortened there: ``--tf32``.)
+64-bit floats, since products of 32-bit ones may be shortened there: ``--tf32``. So they are on a CPU where PyTorch was
+told that it may.)
 """
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import math
 from collections.abc import Sequence
@@ -45,18 +47,19 @@ LARGEST = PIXELS * 128 // BLOCK
 TO_LUMA_CHROMA = ((0.299, 0.587, 0.114), (-0.168736, -0.331264, 0.5), (0.5, -0.418688, -0.081312))
 FROM_LUMA_CHROMA = ((1.0, 0.0, 1.402), (1.0, -0.344136, -0.714136), (1.0, 1.772, 0.0))
 """ITU-R BT.601 at full range, as in JPEG; rows are the outputs."""
-AT_ONCE = 1024
-"""Images that are encoded or decoded at a time: the steps between take some forty times their memory."""
+AT_ONCE = 2**21
+"""Bytes of images that are encoded or decoded at a time: the steps between take some fifty times their memory."""
 
 
 def kind(device: torch.device) -> torch.dtype:
-    """The floats that a device computes with."""
-    return torch.float64 if device.type == "cuda" else torch.float32
+    """The floats that a device computes with: those in which its products are exact."""
+    shortened = device.type == "cuda" or (device.type == "cpu" and torch.get_float32_matmul_precision() != "highest")
+    return torch.float64 if shortened else torch.float32
 
 
-def whole(factors: Tensor, device: torch.device) -> Tensor:
-    """Factors as multiples of 1/SCALE: whole numbers in floats."""
-    return (factors.double() * SCALE).round().to(device, kind(device))
+def whole(factors: Tensor) -> Tensor:
+    """Factors as multiples of 1/SCALE: whole numbers, in 64-bit floats."""
+    return (factors.double() * SCALE).round()
 
 
 def waves() -> Tensor:
@@ -140,7 +143,7 @@ def shared_bits(planes: Sequence[Plane], room: int) -> list[list[int]]:
 class Coder:
     """Codes of one plane: its coefficients as whole numbers of so many bits each, bit after bit."""
 
-    def __init__(self, plane: Plane, bits: Sequence[int], device: torch.device) -> None:
+    def __init__(self, plane: Plane, bits: Sequence[int], device: torch.device, kind: torch.dtype) -> None:
         self.plane = plane
         kept = [place for place in range(PIXELS) if bits[place]]
         deviations = variances().sqrt() * plane.deviation
@@ -148,13 +151,17 @@ class Coder:
         # Zero is one of the levels, and there are as many below as above it: a flat image stays flat.
         most = [2 ** (bits[p] - 1) - 1 for p in kept]
         steps = [max(1, round(reach / (number + 0.5))) for reach, number in zip(reaches, most, strict=True)]
-        self.steps, self.most = torch.tensor([steps, most], dtype=kind(device), device=device)
-        self.basis = whole(torch.kron(waves(), waves())[kept], device)
+        # Made on the host in 64 bits, so that they are the same numbers on every device.
+        numbers = torch.tensor([steps, most], dtype=torch.float64)
+        basis = whole(torch.kron(waves(), waves())[kept])
         bits_of = [(row, shift) for row, p in enumerate(kept) for shift in range(bits[p])]
-        self.rows, self.shifts = torch.tensor(bits_of, dtype=torch.int32, device=device).T
+        rows, shifts = torch.tensor(bits_of).T
         # What a set bit adds to each pixel of its block, and what a block without one is: 64 values each.
-        self.worth = (self.basis * self.steps[:, None])[self.rows] * (2.0**self.shifts)[:, None]
-        self.ground = (-self.most * self.steps) @ self.basis
+        worth = (basis * numbers[0][:, None])[rows] * (1 << shifts)[:, None]
+        ground = (-numbers[1] * numbers[0]) @ basis
+        self.steps, self.most = numbers.to(device, kind)
+        self.basis, self.worth, self.ground = (part.to(device, kind) for part in (basis, worth, ground))
+        self.rows, self.shifts = rows.to(device), shifts.to(device, torch.uint8)
         self.bits = plane.blocks * len(bits_of)
         """Bits of the plane's code."""
 
@@ -164,7 +171,7 @@ class Coder:
         # Rounded by adding half a step; a division that is rounded down is exact.
         steps = self.steps * SCALE
         numbers = (found * 2 + steps).div_(2 * steps, rounding_mode="floor") + self.most
-        numbers = torch.minimum(numbers.clamp_(min=0), 2 * self.most).int()
+        numbers = torch.minimum(numbers.clamp_(min=0), 2 * self.most).to(torch.uint8)
         return ((numbers[..., self.rows] >> self.shifts) & 1).reshape(len(values), self.bits)
 
     def decode(self, bits: Tensor) -> Tensor:
@@ -213,24 +220,40 @@ class Codec:
         return -(-sum(plane.blocks * sum(bits) for plane, bits in zip(self.planes, self.bits, strict=True)) // 8)
 
     @cached_property
-    def _known(self) -> dict[torch.device, tuple[list[Coder], Tensor, Tensor]]:
+    def fingerprint(self) -> str:
+        """What tells this code from others: a saved memory can be read by the code that wrote it, and by no other."""
+        coders, there, back = self._on(torch.device("cpu"))
+        numbers = [number.double() for coder in coders for number in (coder.steps, coder.most, coder.worth)]
+        told = hashlib.sha256(repr((self.image_shape, self.per_place, self.bits)).encode())
+        for part in (*numbers, there.double(), back.double()):
+            told.update(part.contiguous().numpy().tobytes())
+        return told.hexdigest()[:16]
+
+    @cached_property
+    def _known(self) -> dict[tuple[torch.device, torch.dtype], tuple[list[Coder], Tensor, Tensor]]:
         return {}
 
     def _on(self, device: torch.device) -> tuple[list[Coder], Tensor, Tensor]:
         """The coders of the planes and the two changes of colour, on a device."""
-        if device not in self._known:
-            coders = [Coder(plane, bits, device) for plane, bits in zip(self.planes, self.bits, strict=True)]
-            there, back = (whole(torch.tensor(part), device) for part in (TO_LUMA_CHROMA, FROM_LUMA_CHROMA))
-            self._known[device] = (coders, there, back)
-        return self._known[device]
+        where = device, kind(device)
+        if where not in self._known:
+            coders = [Coder(plane, bits, *where) for plane, bits in zip(self.planes, self.bits, strict=True)]
+            there, back = (whole(torch.tensor(part)).to(*where) for part in (TO_LUMA_CHROMA, FROM_LUMA_CHROMA))
+            self._known[where] = (coders, there, back)
+        return self._known[where]
+
+    @property
+    def at_once(self) -> int:
+        """Images that are encoded or decoded at a time."""
+        return max(1, AT_ONCE // math.prod(self.image_shape))
 
     def encode(self, images: Tensor) -> Tensor:
         """Codes of uint8 images n x C x H x W: n x nbytes, uint8."""
-        return torch.cat([self._encode(part) for part in torch.split(images, AT_ONCE)])
+        return torch.cat([self._encode(part) for part in torch.split(images, self.at_once)])
 
     def decode(self, codes: Tensor) -> Tensor:
         """The images that codes stand for, uint8."""
-        return torch.cat([self._decode(part) for part in torch.split(codes, AT_ONCE)])
+        return torch.cat([self._decode(part) for part in torch.split(codes, self.at_once)])
 
     def as_stored(self, images: Tensor) -> Tensor:
         """Images as they come back from a memory."""
@@ -263,7 +286,7 @@ class Codec:
 def packed(bits: Tensor) -> Tensor:
     """n x m whole numbers, 0 or 1, as n x ⌈m/8⌉ bytes, the lowest bit first."""
     eights = F.pad(bits, (0, -bits.shape[1] % 8)).reshape(len(bits), -(-bits.shape[1] // 8), 8)
-    return (eights << torch.arange(8, dtype=bits.dtype, device=bits.device)).sum(2).to(torch.uint8)
+    return (eights << torch.arange(8, dtype=bits.dtype, device=bits.device)).sum(2, dtype=torch.int32).to(torch.uint8)
 
 
 def unpacked(octets: Tensor, count: int) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -18,6 +18,14 @@ from acr.errors import unknown
 from acr.memory.buffer import Buffer
 from acr.memory.confidence import ConfidenceTable
 from acr.memory.quotas import balanced_quotas
+
+
+class Images(Protocol):
+    """Images that may be made when they are asked for; a tensor is the simplest kind."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, indices: Tensor, /) -> Tensor: ...
 
 
 class Policy:
@@ -41,14 +49,17 @@ class Policy:
     def end_task(
         self,
         buffer: Buffer,
-        images: Tensor,
+        images: Images,
         labels: Tensor,
         task: int,
         generator: torch.Generator,
         confidence: ConfidenceTable | None = None,
         **columns: Tensor,
     ) -> None:
-        """A task has ended. ``images``, ``labels`` and every column have one row per training sample of the task."""
+        """A task has ended. ``images``, ``labels`` and every column have one row per training sample of the task.
+
+        ``images[indices]`` are some of the images: whole tasks need not fit into memory.
+        """
 
     def state_dict(self) -> dict[str, Any]:
         """The policy's own state (the buffer saves its own)."""
@@ -104,7 +115,7 @@ class Balanced(Policy):
     def end_task(
         self,
         buffer: Buffer,
-        images: Tensor,
+        images: Images,
         labels: Tensor,
         task: int,
         generator: torch.Generator,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from acr.config import MethodOptions, RunConfig
-from acr.data.stream import Task
+from acr.data.stream import Task, TaskImages
 from acr.data.views import CropDraws, join
 from acr.errors import InputError
 from acr.memory import Buffer, ConfidenceTable
@@ -171,8 +171,8 @@ class ReplayMethod(MemoryMethod):
 
     def begin_task(self, task: Task) -> None:
         """Start an empty confidence table for the samples of the task, if the policy needs one."""
-        if self.policy.needs_confidence:
-            self.confidence = ConfidenceTable(len(task), self.confidence_epochs, self.context.device)
+        needed = self.policy.needs_confidence
+        self.confidence = ConfidenceTable(len(task), self.confidence_epochs, self.context.device) if needed else None
 
     def record_confidence(self, batch: Batch, confidence: Tensor | None = None) -> None:
         """Record Γ_e = softmax(s(x))_y of each sample in the first E epochs, if the policy needs it.
@@ -195,7 +195,7 @@ class ReplayMethod(MemoryMethod):
     def end_task(self, task: Task) -> None:
         """Let the policy rebuild the memory, if it is one that does so at the end of a task."""
         draws = self.context.generator("policy")
-        self.policy.end_task(self.buffer, task.images(), task.targets, task.index, draws, self.confidence)
+        self.policy.end_task(self.buffer, TaskImages(task), task.targets, task.index, draws, self.confidence)
 
     def state_dict(self) -> dict[str, Any]:
         """Network, optimiser, memory, policy and confidence."""

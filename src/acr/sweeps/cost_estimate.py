@@ -27,6 +27,7 @@ from acr.launch import build_loop
 from acr.methods.bases import MemoryMethod
 from acr.methods.method import method_class
 from acr.shift import PAPER_CORRUPTIONS
+from acr.training.building import per_place
 from acr.training.checkpoint import flatten
 from acr.training.loop import TrainingLoop
 
@@ -84,7 +85,7 @@ def estimate(
                 data[images] = load_dataset(config.dataset, config.model_copy(update={"quiet": True}))
             kind = (*images, config.method, config.buffer_size, config.network, config.width, config.stem,
                     config.batch_size, config.replay_size, config.epochs, config.options.model_dump_json(),
-                    config.protocol)  # fmt: skip
+                    config.protocol, config.images_per_place, config.average_weights)  # fmt: skip
             if kind not in measured:
                 if before_trial is not None:
                     before_trial(config)
@@ -198,4 +199,5 @@ def cost(config: RunConfig, data: DataSet, measured: Measured) -> Cost:
     seconds += (1 if method_class(config.method).sees_all_tasks else len(stream)) * measured.end_seconds
     memory = config.buffer_size * measured.image_bytes
     kept = config.keep * (measured.state_bytes + memory)
-    return Cost(seconds, kept + memory + RESULT_BYTES)
+    # Checkpoints have what is stored of an image, and memory.npz the image itself.
+    return Cost(seconds, kept + memory * per_place(config, data.train.image_shape) + RESULT_BYTES)

@@ -93,9 +93,14 @@ AUTO_PER_PLACE, AUTO_SIDE = 8, 32
 """The rule for ``--images-per-place auto``: so many colour images of this side or more share a place."""
 
 
+def per_place(config: RunConfig, image_shape: tuple[int, int, int]) -> int:
+    """Images of this shape that share a place of a run's memory."""
+    if config.images_per_place != AUTO:
+        return config.images_per_place
+    return AUTO_PER_PLACE if image_shape[0] == 3 and min(image_shape[1:]) >= AUTO_SIDE else 1
+
+
 def codec_of(config: RunConfig, image_shape: tuple[int, int, int]) -> Codec | None:
     """How a run's memory stores its images; None: as they are."""
-    number = config.images_per_place
-    if number == AUTO:
-        number = AUTO_PER_PLACE if image_shape[0] == 3 and min(image_shape[1:]) >= AUTO_SIDE else 1
+    number = per_place(config, image_shape)
     return Codec(image_shape, number) if number > 1 else None

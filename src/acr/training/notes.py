@@ -12,7 +12,7 @@ import numpy as np
 from acr.config import RunConfig
 from acr.data.stream import TaskStream
 from acr.methods.method import Method
-from acr.training.building import codec_of
+from acr.training.building import per_place
 
 CONSTANT = 1e-6
 """Standard deviation of a channel, of pixels from 0 to 1, below which it shows nothing."""
@@ -30,8 +30,7 @@ def notes(config: RunConfig, stream: TaskStream, method: type[Method]) -> Iterat
     """Sentences on a run that is about to begin, for the person who started it."""
     data = stream.data
     learned = sum(len(data.train.of_classes([label])) for label in stream.classes)
-    codec = codec_of(config, data.train.image_shape)
-    room = config.buffer_size * (1 if codec is None else codec.per_place)
+    room = config.buffer_size * per_place(config, data.train.image_shape)
     if method.uses_memory and room >= learned:
         yield (
             f"The memory has room for {room:,} samples, and there are {learned:,} training images: all "
