@@ -109,3 +109,26 @@ def test_the_number_cannot_change_but_the_places_can(taught, pictures):
     taught.set_params(buffer_size=6)
     taught.partial_fit(images, labels)
     assert len(taught.memory_) > 32
+
+
+def test_it_keeps_the_policy_that_it_began_with(pictures, tmp_path):
+    """AVER had boundary samples once. Whatever the default is by now, a classifier goes on with what it has."""
+    model = made(images_per_place=1, buffer_size=6, options={"policy": "challenging"})
+    model.partial_fit(*pictures("cat", "dog")).save(tmp_path / "model")
+    again = acr.ContinualClassifier.load(tmp_path / "model").set_params(options=None)
+    again.partial_fit(*pictures("fox", n=30))
+    assert again._knowledge.config.options.policy == "challenging"
+    again.set_params(options={"policy": "balanced-random"})
+    with pytest.raises(InputError, match="policy was 'challenging' when the classifier began to learn"):
+        again.partial_fit(*pictures("bird"))
+
+
+def test_what_auto_means_is_decided_once(taught, pictures):
+    """The rule may change; a saved classifier says how many."""
+    assert taught._knowledge.config.images_per_place == 8
+    for same in ("auto", 8, None):
+        taught.set_params(images_per_place=same).partial_fit(*pictures("cat"))
+    with pytest.raises(
+        InputError, match=r"The memory has 1 places for 8 images, but there would be 9 classes.*to 2 or"
+    ):
+        made(buffer_size=1).partial_fit(*pictures(*"abcdefghi", n=2))

@@ -177,3 +177,40 @@ def test_a_buffer_of_codes():
     assert torch.equal(again.codes, buffer.codes)
     with pytest.raises(InputError, match="per image"):
         Buffer(8, (3, 16, 16)).load_state_dict(buffer.state_dict())
+
+
+def test_a_memory_is_read_by_the_code_that_wrote_it_and_by_no_other(monkeypatch):
+    """Codes of another version may be as long, and would give other images without a word."""
+    images = photographs(5)
+    buffer = Buffer(8, (3, 32, 32), codec=Codec((3, 32, 32), 8))
+    buffer.append(images, torch.arange(5), 0)
+    monkeypatch.setattr(codec, "CORRELATION", 0.95)
+    other = Codec((3, 32, 32), 8)
+    assert other.nbytes == buffer.codec.nbytes
+    assert decibels(other.decode(buffer.codes), buffer.images) < 20
+    with pytest.raises(InputError, match="compressed by another version of this package"):
+        Buffer(8, (3, 32, 32), codec=other).load_state_dict(buffer.state_dict())
+
+
+def test_large_images_are_coded_a_few_at_a_time(monkeypatch):
+    """The steps between take some fifty times the memory of the images, so these are counted in bytes."""
+    assert Codec((3, 32, 32), 8).at_once * 3 * 32 * 32 <= codec.AT_ONCE
+    assert Codec((3, 512, 512), 8).at_once == 2
+    assert Codec((3, 2048, 2048), 8).at_once == 1
+    made, images = Codec((3, 16, 16), 2), noise((3, 16, 16), 7)
+    codes = made.encode(images)
+    monkeypatch.setattr(codec, "AT_ONCE", 3 * 3 * 16 * 16)
+    assert torch.equal(made.encode(images), codes)
+    assert torch.equal(made.decode(codes), torch.cat([made.decode(code[None]) for code in codes]))
+
+
+def test_a_cpu_that_may_shorten_products_codes_alike():
+    made, images = Codec((3, 32, 32), 4), photographs()
+    codes, before = made.encode(images), torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        assert torch.equal(made.encode(images), codes)
+        assert made.decode(codes[:1]).dtype == torch.uint8
+        assert (images.device, torch.float64) in made._known
+    finally:
+        torch.set_float32_matmul_precision(before)

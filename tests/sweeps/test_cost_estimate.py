@@ -54,3 +54,20 @@ def test_shortened_work_is_multiplied_by_what_was_left_out():
     options, times = method_class("hal").shortened(make_config({"method": "hal"}))
     assert (options.anchor_steps, times) == (4, 25)
     assert method_class("er").shortened(make_config({"method": "er"}))[1] == 1
+
+
+def test_every_kind_of_run_has_a_trial_of_its_own(monkeypatch):
+    """Dense memories and averaged weights change what a step costs, so one trial cannot stand for all."""
+    tried = []
+
+    def measured(config, data):
+        tried.append((config.images_per_place, config.average_weights))
+        return cost_estimate.Measured(1.0, 1.0, 1.0, 1, 64)
+
+    monkeypatch.setattr(cost_estimate, "measure", measured)
+    kinds = [(1, "off"), (1, "auto"), (4, "off"), (4, "auto")]
+    configs = [make_config({**SMALL, "images_per_place": n, "average_weights": a, "seed": s})
+               for n, a in kinds for s in (0, 1)]  # fmt: skip
+    costs = cost_estimate.estimate(configs)
+    assert tried == kinds
+    assert costs[4].bytes - costs[0].bytes == 3 * 40 * 64  # memory.npz has images, not codes

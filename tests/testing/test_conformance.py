@@ -139,6 +139,15 @@ class KeepsOneMore(Broken):
         return {name: torch.cat([values, values[:1]]) for name, values in super().memory().items()}
 
 
+class HoardsBesideADenseMemory(Broken):
+    """Codes of images do not look like images, but they have used up the room."""
+
+    def observe(self, batch):
+        if self.context.per_place > 1:
+            self.hoard = batch.plain
+        return super().observe(batch)
+
+
 class HoardsOnTheSide(Broken):
     def __init__(self, *given):
         super().__init__(*given)
@@ -282,6 +291,7 @@ class ExemptWithoutReason(Broken):
         (ForgetsTheReservoirsCounter, "'resumes': the state saved after step 4 and the one loaded differ in numbers"),
         (SavesAnObject, "'deterministic': its state cannot be saved.*views is Views"),
         (KeepsOneMore, "the memory holds 19 samples; its budget is 18"),
+        (HoardsBesideADenseMemory, "'dense-memory': the method keeps .* bytes of images; .* is the memory's budget"),
         (HoardsOnTheSide, "the method keeps .* bytes of images; 3456 is the memory's budget and 0 is what"),
         (StoresFloats, "the memory holds torch.float32 images"),
         (UndeclaredColumn, r"the columns \['logits'\], which are not declared"),

@@ -125,3 +125,23 @@ def test_images_too_small_for_so_many():
     codec = codec_of(make_config({"images_per_place": 16}), (1, 2, 4))
     with pytest.raises(InputError, match="Images of 2 x 4 pixels are too small for 16 of them in a place"):
         codec.encode(torch.zeros(1, 1, 2, 4, dtype=torch.uint8))
+
+
+def test_room_is_counted_in_images(tmp_path):
+    """Three places of four images each are enough for ten classes, two are not."""
+    small = {"images_per_place": 4, "samples_per_class": 6, "width": 2, "epochs": 1, "threads": 1, "ood_every": "never",
+             "quiet": True, "out": tmp_path}  # fmt: skip
+    assert acr.run("er", buffer_size=3, **small).results.memory.size == 12
+    with pytest.raises(InputError, match="--buffer-size 2 has room for 8 images, less than the 10 classes"):
+        acr.run("er", buffer_size=2, **small)
+
+
+@pytest.mark.parametrize(("policy", "made"), [("reservoir", 0), ("balanced-random", 80)])
+def test_the_end_of_a_task_makes_only_the_images_that_are_stored(policy, made):
+    looked = []
+    loop = make_loop("er", "cpu", images_per_place=4, policy=policy, epochs=1, buffer_size=20)
+    loop.tasks = seen_through(lambda images: looked.append(len(images)) or images, loop.tasks)
+    events = iter(loop)
+    event = next(event for event in events if type(event).__name__ == "TaskEnd")
+    assert event.task.index == 0
+    assert sum(looked) - len(event.task) == made  # the whole task was looked through once, when it began
