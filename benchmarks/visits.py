@@ -4,7 +4,7 @@
     python benchmarks/visits.py show
 
 Twenty classes of Mini-ImageNet at 32 pixels (labels 20 to 39, which the comparison of docs/research.md does not use)
-arrive in four visits of five, with all their training images. ``ContinualClassifier`` with 100 places in its memory, a
+arrive in four visits of five, with all their training images. ``ContinualClassifier`` with 400 places in its memory, a
 network of width 16, 20 epochs per visit, and for the rest its own defaults, whatever the method. After each visit it is
 asked about test images of all classes so far, clean and under the paper's eleven corruptions at severity 1, and about
 clean ones of the first visit's classes. Rows are appended to results/visits.csv when the four visits of a seed are
@@ -50,7 +50,7 @@ def visits(contender: str, seed: int, data_root: Path) -> list[list[object]]:
     settings: dict[str, Any] = {
         "width": 16,
         "epochs": 20,
-        "buffer_size": 100,
+        "buffer_size": 400,
         "threads": 1,
         "device": "cpu",
         "verbose": False,

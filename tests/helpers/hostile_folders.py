@@ -12,6 +12,7 @@ import json
 import os
 import random
 import zipfile
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def spoil(rng: random.Random, content: Any) -> Any:
     for _ in range(rng.randint(1, 3)):
         where = [place for place in places(content) if place]
         if not where:
-            return rng.choice(ODD)
+            return deepcopy(rng.choice(ODD))
         depth = rng.randint(1, max(map(len, where)))  # deep places outnumber the others by far
         *path, last = rng.choice([place for place in where if len(place) <= depth])
         inner = content
@@ -80,7 +81,7 @@ def spoil(rng: random.Random, content: Any) -> Any:
             inner = inner[key]
         how = rng.random()
         if how < 0.6:
-            inner[last] = rng.choice(ODD)
+            inner[last] = deepcopy(rng.choice(ODD))  # or a later change would be one of ODD, for good
         elif how < 0.75:
             del inner[last]
         elif isinstance(inner, list):
