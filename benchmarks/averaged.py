@@ -7,10 +7,10 @@
 Every contender gets the same grid of rates on held-out training images: at scale ``small`` with half as many epochs for
 the photographs, and on split-digits for the digits. The best rate, by the mean of clean and shifted accuracy, is chosen
 for the network as trained and for the averaged one; where they differ, the comparison has a run with each. (Contenders
-that came last have one run, with the averaged network's rate.) All averages
-follow the rule ``auto``; the rates were searched with 0.35 of a task, which is what the rule says in the last of five
-tasks. Rows are appended to results/averaged_rates.csv and results/averaged.csv as runs end; runs that are there are not
-repeated, and interrupted ones are resumed from their folders in ``--out``.
+that came last have one run, with the averaged network's rate.) All averages follow the rule ``auto``; most rates were
+searched with 0.35 of a task, which is what the rule says in the last of five tasks. Rows are appended to
+results/averaged_rates.csv and results/averaged.csv as runs end; runs that are there are not repeated, and interrupted
+ones are resumed from their folders in ``--out``.
 """
 
 from __future__ import annotations

@@ -156,11 +156,11 @@ def _check(classifier: ContinualClassifier, config: RunConfig, before: Knowledge
     number = config.images_per_place
     assert number != AUTO
     if cls.uses_memory and config.buffer_size * number < len(labels):
-        images = "" if number == 1 else f" for {config.buffer_size * number} images"
+        images = "" if number == 1 else f" with room for {config.buffer_size * number} images"
         raise InputError(
             f"The memory has {config.buffer_size} places{images}, but there would be {len(labels)} classes, and each "
             f"needs at least one: set buffer_size to {-(-len(labels) // number)} or more, better 20 per class "
-            f"({20 * len(labels)})."
+            f"({-(-20 * len(labels) // number)})."
         )
     held = 0 if before is None else len(before.method.memory_as_stored().get("labels", ()))
     if before is not None and config.buffer_size * number < held:
